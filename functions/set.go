@@ -1,0 +1,21 @@
+package functions
+
+import "context"
+
+// Filter reports whether a change goes on. Returning false drops it for good.
+type Filter func(ctx context.Context, c *Change) (keep bool, err error)
+
+// Serialize turns a change into zero, one or many records.
+type Serialize func(ctx context.Context, c *Change) ([]*Record, error)
+
+// Partition chooses the partition of one record, in [0, n); n is the topic's partition count.
+type Partition func(ctx context.Context, c *Change, r *Record, n int) (int, error)
+
+// Set is the functions of one relay. A nil field means the default of the environment
+// (TABLES, FORMAT and TOPIC, PARTITION_BY). All are called concurrently for different changes,
+// must not keep the Change, and honour ctx, which ends when FUNCTION_TIMEOUT has passed.
+type Set struct {
+	Filter    Filter
+	Serialize Serialize
+	Partition Partition
+}

@@ -1,0 +1,32 @@
+package relay
+
+// Handler decodes entries and runs the user's functions on their changes, guarded. handler
+// implements it with a pool of workers.
+type Handler interface {
+	// Go starts work on job and returns at once; job.Done receives exactly one value when job.Out,
+	// job.Covered and job.Fault are final. The relay keeps the number of unfinished jobs bounded.
+	Go(job *Job)
+}
+
+// Job is a run of log entries to be turned into one batch.
+type Job struct {
+	Entries []Entry // in order; valid until Done
+	Out     Batch   // First/Last cover the entries before a fault, or all
+	// Covered is how many of Entries are wholly in Out.
+	Covered int
+	// Fault is why entry Entries[Covered] could not be handled. nil: all are in Out.
+	Fault *Fault
+	Done  chan struct{} // capacity 1
+	Stats JobStats
+}
+
+// JobStats counts the changes of a job.
+type JobStats struct {
+	Changes, Filtered, DeadLetters int
+}
+
+// Entry is one entry of the log: a transaction or a part of a large one.
+type Entry struct {
+	Seq  uint64
+	Data []byte
+}
