@@ -10,7 +10,7 @@ type Handler interface {
 
 // Job is a run of log entries to be turned into one batch.
 type Job struct {
-	Entries []Entry // in order; valid until Done
+	Entries []Entry // in order; valid until Done. Nothing in Out may point into them
 	Out     Batch   // First/Last cover the entries before a fault, or all
 	// Covered is how many of Entries are wholly in Out.
 	Covered int
@@ -18,6 +18,16 @@ type Job struct {
 	Fault *Fault
 	Done  chan struct{} // capacity 1
 	Stats JobStats
+
+	release func() // gives Entries back to the log
+}
+
+// finish gives the entries back; the job's records do not point into them.
+func (j *Job) finish() {
+	if j.release != nil {
+		j.release()
+		j.release = nil
+	}
 }
 
 // JobStats counts the changes of a job.
