@@ -169,7 +169,7 @@ func (r *Relay) read(ctx context.Context, seq uint64, jobs chan<- *Job) error {
 			return err
 		}
 		seq = entries[len(entries)-1].Seq + 1
-		j := &Job{Entries: entries, Done: make(chan struct{}, 1), release: release}
+		j := &Job{Ctx: ctx, Entries: entries, Done: make(chan struct{}, 1), release: release}
 		r.Handler.Go(j)
 		select {
 		case jobs <- j:

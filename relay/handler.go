@@ -1,5 +1,7 @@
 package relay
 
+import "context"
+
 // Handler decodes entries and runs the user's functions on their changes, guarded. handler
 // implements it with a pool of workers.
 type Handler interface {
@@ -10,6 +12,9 @@ type Handler interface {
 
 // Job is a run of log entries to be turned into one batch.
 type Job struct {
+	// Ctx ends when nobody wants the outcome any more; nil: never. The handler still answers. It bounds
+	// what a job may wait for outside, such as a topic's partition count while Kafka is down.
+	Ctx     context.Context
 	Entries []Entry // in order; valid until Done. Nothing in Out may point into them
 	Out     Batch   // First/Last cover the entries before a fault, or all
 	// Covered is how many of Entries are wholly in Out.
