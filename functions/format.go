@@ -1,0 +1,193 @@
+package functions
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+)
+
+// Format turns changes into the bytes of Kafka records. It must be deterministic (the same change gives
+// the same bytes in every run) and safe for concurrent use.
+type Format interface {
+	// AppendKey appends the record key of c to dst. has is false for a change without a key: the record
+	// then has none.
+	AppendKey(dst []byte, c *Change) (key []byte, has bool, err error)
+	// AppendValue appends the record value of c to dst.
+	AppendValue(dst []byte, c *Change) ([]byte, error)
+}
+
+// NewRecord is the record that the relay would make of c without a Serialize function: a Serialize
+// that only adds a header or picks a topic starts from it.
+func NewRecord(f Format, c *Change) (*Record, error) {
+	r := &Record{}
+	key, has, err := f.AppendKey(nil, c)
+	if err != nil {
+		return nil, err
+	}
+	if has {
+		r.Key = key
+	}
+	if r.Value, err = f.AppendValue(nil, c); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// JSON is FORMAT=json.
+//
+// The key is an object of the primary key columns in key order, {"id":7}. The value is, in this order
+// and without blanks,
+//
+//	{"op":"u","before":{…},"after":{…},"source":{"db":"shop","table":"item","gtid":"…","file":"binlog.000003","pos":1234,"row":0,"server_id":1,"ts_ms":1760000000123}}
+//
+// with before null on "c", after null on "d" and gtid null where the server has none. A DDL change is
+//
+//	{"op":"ddl","db":"shop","statement":"…","source":{…}}
+type JSON struct{}
+
+var _ Format = JSON{}
+
+// AppendKey implements Format.
+func (JSON) AppendKey(dst []byte, c *Change) ([]byte, bool, error) {
+	if c.Op == DDL || c.Table == nil || len(c.Table.Key) == 0 {
+		return dst, false, nil
+	}
+	r, err := keyRow(c)
+	if err != nil {
+		return dst, false, err
+	}
+	dst, err = r.image.AppendColumnsJSON(dst, c.Table.Key)
+	return dst, true, err
+}
+
+// AppendValue implements Format.
+func (JSON) AppendValue(dst []byte, c *Change) ([]byte, error) {
+	if c.Op == DDL {
+		dst = append(dst, `{"op":"ddl","db":`...)
+		dst = appendString(dst, c.Database)
+		dst = append(dst, `,"statement":`...)
+		dst = appendString(dst, c.Statement)
+		return appendSource(dst, c), nil
+	}
+	dst = append(dst, `{"op":"`...)
+	dst = append(dst, byte(c.Op))
+	dst = append(dst, `","before":`...)
+	dst, err := appendRow(dst, c.Before)
+	if err != nil {
+		return dst, err
+	}
+	dst = append(dst, `,"after":`...)
+	if dst, err = appendRow(dst, c.After); err != nil {
+		return dst, err
+	}
+	return appendSource(dst, c), nil
+}
+
+// appendSource closes a value with its "source" object.
+func appendSource(dst []byte, c *Change) []byte {
+	dst = append(dst, `,"source":{"db":`...)
+	if c.Table != nil {
+		dst = appendString(dst, c.Table.Database)
+		dst = append(dst, `,"table":`...)
+		dst = appendString(dst, c.Table.Name)
+	} else {
+		dst = appendString(dst, c.Database)
+		dst = append(dst, `,"table":null`...)
+	}
+	s := &c.Source
+	if s.GTID == "" {
+		dst = append(dst, `,"gtid":null`...)
+	} else {
+		dst = append(dst, `,"gtid":`...)
+		dst = appendString(dst, s.GTID)
+	}
+	dst = append(dst, `,"file":`...)
+	dst = appendString(dst, s.File)
+	dst = append(dst, `,"pos":`...)
+	dst = strconv.AppendUint(dst, s.Pos, 10)
+	dst = append(dst, `,"row":`...)
+	dst = strconv.AppendInt(dst, int64(s.Row), 10)
+	dst = append(dst, `,"server_id":`...)
+	dst = strconv.AppendUint(dst, uint64(s.ServerID), 10)
+	dst = append(dst, `,"ts_ms":`...)
+	dst = strconv.AppendInt(dst, s.Time.UnixMilli(), 10)
+	return append(dst, '}', '}')
+}
+
+func appendRow(dst []byte, r Row) ([]byte, error) {
+	if r.image == nil {
+		return append(dst, "null"...), nil
+	}
+	return r.image.AppendRowJSON(dst)
+}
+
+// keyRow is the image that holds the whole primary key: the one that identifies the row, or, where a
+// MINIMAL image left the unchanged key out of After, Before. (An Update never changes the key; see Change.)
+func keyRow(c *Change) (Row, error) {
+	r := c.Row()
+	missing := r.missing(c.Table.Key)
+	if missing < 0 {
+		return r, nil
+	}
+	if c.Op == Update && c.Before.missing(c.Table.Key) < 0 {
+		return c.Before, nil
+	}
+	if r.image == nil {
+		return r, fmt.Errorf("change %q has no row image", c.Op.String())
+	}
+	return r, &ColumnError{Table: c.Table.Database + "." + c.Table.Name, Column: c.Table.Columns[missing].Name, Err: errKeyAbsent}
+}
+
+var errKeyAbsent = errors.New("the row image does not hold this primary key column; set binlog_row_image=FULL on the source")
+
+// missing is the first of columns that the row does not hold, or -1.
+func (r Row) missing(columns []int) int {
+	for _, i := range columns {
+		if r.image == nil || !r.image.Has(i) {
+			return i
+		}
+	}
+	return -1
+}
+
+// appendString appends s as a JSON string: UTF-8 as it is, without HTML escapes; bytes that are not
+// UTF-8 become U+FFFD.
+func appendString(dst []byte, s string) []byte {
+	const hex = "0123456789abcdef"
+	dst = append(dst, '"')
+	start := 0
+	for i := 0; i < len(s); {
+		b := s[i]
+		if b >= 0x20 && b < utf8.RuneSelf && b != '"' && b != '\\' {
+			i++
+			continue
+		}
+		if b >= utf8.RuneSelf {
+			r, n := utf8.DecodeRuneInString(s[i:])
+			if r != utf8.RuneError || n > 1 {
+				i += n
+				continue
+			}
+		}
+		dst = append(dst, s[start:i]...)
+		switch {
+		case b == '"' || b == '\\':
+			dst = append(dst, '\\', b)
+		case b == '\n':
+			dst = append(dst, '\\', 'n')
+		case b == '\r':
+			dst = append(dst, '\\', 'r')
+		case b == '\t':
+			dst = append(dst, '\\', 't')
+		case b < 0x20:
+			dst = append(dst, '\\', 'u', '0', '0', hex[b>>4], hex[b&15])
+		default:
+			dst = append(dst, `\ufffd`...)
+		}
+		i++
+		start = i
+	}
+	dst = append(dst, s[start:]...)
+	return append(dst, '"')
+}
