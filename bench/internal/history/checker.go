@@ -63,6 +63,7 @@ type Checker struct {
 	changes  map[change]struct{}
 	gtids    map[string]uint32
 	offsets  map[partition]int64 // the next
+	keyless  map[string]int32    // partition of a table without a primary key
 	parts    map[partition]*place
 	Records  int
 	Counts   map[Fault]int
@@ -100,7 +101,7 @@ type place struct {
 // New makes a checker for these tables; records of any other are faults.
 func New(tables ...Table) *Checker {
 	c := &Checker{tables: map[string]Table{}, ids: map[ID]*chain{}, changes: map[change]struct{}{}, gtids: map[string]uint32{},
-		offsets: map[partition]int64{}, parts: map[partition]*place{}, Counts: map[Fault]int{}, Examples: map[Fault][]string{}}
+		offsets: map[partition]int64{}, keyless: map[string]int32{}, parts: map[partition]*place{}, Counts: map[Fault]int{}, Examples: map[Fault][]string{}}
 	for _, t := range tables {
 		c.tables[t.Name] = t
 	}
@@ -272,6 +273,10 @@ func (c *Checker) key(r *Record, t Table, row []byte, id ID, where func() string
 		if r.Key != nil {
 			c.fault(WrongValue, "%s%v has no primary key, so its Kafka key must be null", where(), id)
 		}
+		if at, ok := c.keyless[t.Name]; ok && at != r.Partition {
+			c.fault(WrongPartition, "%sthe table has no primary key and was in partition %d before", where(), at)
+		}
+		c.keyless[t.Name] = r.Partition
 		return
 	}
 	var cols map[string]json.RawMessage
@@ -360,6 +365,9 @@ func (c *Checker) Compare(table string, selected map[string][]string, same func(
 		}
 	}
 }
+
+// Keys is how many rows by identity came.
+func (c *Checker) Keys() int { return len(c.ids) }
 
 // OK reports whether nothing is wrong.
 func (c *Checker) OK() bool { return len(c.Counts) == 0 }

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"binrelay/bench/internal/relayproc"
+)
+
+// keeper keeps one relay running: it starts it, kills it when asked or at random, and starts it again.
+type keeper struct {
+	path string
+	env  map[string]string
+	keep string // directory for the logs, "" for none
+
+	mu     sync.Mutex
+	now    *relayproc.Process
+	starts int
+	kills  int
+	peak   relayproc.Memory
+	failed error // it ended by itself
+}
+
+// start begins a new process; the one before must have ended.
+func (k *keeper) start() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p, err := relayproc.Start(k.path, k.env)
+	if err != nil {
+		return err
+	}
+	k.now = p
+	k.starts++
+	return nil
+}
+
+func (k *keeper) process() *relayproc.Process {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.now
+}
+
+// kill ends the process with SIGKILL.
+func (k *keeper) kill() error {
+	p := k.process()
+	alone := p.Exited() // by itself: a fault, whoever wanted to kill it
+	p.Kill()
+	k.ended(p)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if alone || p.ExitCode() >= 0 {
+		k.failed = fmt.Errorf("the relay ended by itself with code %d; its last lines:\n%s", p.ExitCode(), relayproc.Tail(p.Log(), 10))
+		return k.failed
+	}
+	k.kills++
+	return nil
+}
+
+func (k *keeper) ended(p *relayproc.Process) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.peak = k.peak.Max(p.Peak())
+	if k.keep != "" {
+		os.MkdirAll(k.keep, 0o755)
+		os.WriteFile(filepath.Join(k.keep, fmt.Sprintf("relay-%s-%03d.log", k.env["HTTP_ADDR"][10:], k.starts)), []byte(p.Log()), 0o644)
+	}
+}
+
+// again kills and starts.
+func (k *keeper) again() error {
+	if err := k.kill(); err != nil {
+		return err
+	}
+	return k.start()
+}
+
+// rampage kills and starts at random until ctx ends, at least n times. The relay runs when it returns.
+func (k *keeper) rampage(ctx context.Context, r *rand.Rand, longest time.Duration, n int) error {
+	for i := 0; ctx.Err() == nil || i < n; i++ {
+		// A part of the kills hits the start, where the dead session is settled.
+		life := longest/8 + time.Duration(r.Int64N(int64(longest)))
+		if r.IntN(4) == 0 {
+			life = 30*time.Millisecond + time.Duration(r.Int64N(int64(longest/8)))
+		}
+		p := k.process()
+		select {
+		case <-p.Done():
+		case <-time.After(life):
+		}
+		if err := k.again(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *keeper) killed() int { k.mu.Lock(); defer k.mu.Unlock(); return k.kills }
