@@ -39,7 +39,7 @@ type Config struct {
 	KafkaCompression   string   `env:"KAFKA_COMPRESSION" envDefault:"snappy" oneof:"none snappy lz4 zstd gzip" doc:"of record batches"`
 	KafkaLinger        Duration `env:"KAFKA_LINGER" envDefault:"5ms" doc:"how long a batch may wait to fill"`
 	KafkaBatchMaxBytes Size     `env:"KAFKA_BATCH_MAX_BYTES" envDefault:"1000000" doc:"largest batch; must fit the topics' max.message.bytes"`
-	KafkaInFlight      int      `env:"KAFKA_IN_FLIGHT" envDefault:"5" doc:"requests in flight to a broker, 1 to 5. 1 gives up idempotence: acks=all, one request at a time, DELIVERY=at-least-once"`
+	KafkaInFlight      int      `env:"KAFKA_IN_FLIGHT" envDefault:"5" doc:"requests in flight to a broker: 5, idempotent; or 1, acks=all without idempotence, and DELIVERY=at-least-once then"`
 
 	Delivery         string `env:"DELIVERY" envDefault:"exactly-once" oneof:"exactly-once at-least-once" doc:"whether a crash may repeat records"`
 	Topic            string `env:"TOPIC" envDefault:"{db}.{table}" doc:"topic of a change: a template of {db} and {table}, or one fixed name"`

@@ -6,4 +6,7 @@
 // and has all of relay's subcommands. With an empty Set it is the stock relay.
 //
 // Nothing below this package reads the environment; nothing imports this package but main packages.
+//
+// Reading order: main.go (subcommands, exit codes), config.go (every variable), validate.go (what is a
+// mistake), run.go (how the parts are put together), then demo.go, check.go and wal.go.
 package cmd

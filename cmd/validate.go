@@ -2,17 +2,17 @@ package cmd
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"net"
 	"os"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"binrelay/functions"
 )
 
 // validate adds every mistake that can be seen without talking to a server. A variable that could not
@@ -113,36 +113,34 @@ func (c *Config) validateKafka(set func(string) bool, m *Mistakes) {
 			m.add("KAFKA_SASL_MECHANISM", "PLAIN would send the password in clear to a broker that is not loopback: set KAFKA_TLS=true or take SCRAM-SHA-256")
 		}
 	}
-	if c.KafkaInFlight < 1 || c.KafkaInFlight > 5 {
-		m.add("KAFKA_IN_FLIGHT", "%d: want 1 to 5; a broker checks the order of no more than five requests", c.KafkaInFlight)
+	if c.KafkaInFlight != 1 && c.KafkaInFlight != 5 {
+		m.add("KAFKA_IN_FLIGHT", "%d: want 5 (idempotent) or 1 (without idempotence)", c.KafkaInFlight)
 	}
 	if c.KafkaInFlight == 1 {
 		if set("DELIVERY") && c.Delivery == "exactly-once" {
-			m.add("DELIVERY", "exactly-once contradicts KAFKA_IN_FLIGHT=1, which gives up idempotence: take 2 to 5, or DELIVERY=at-least-once")
+			m.add("DELIVERY", "exactly-once contradicts KAFKA_IN_FLIGHT=1, which gives up idempotence: take 5, or DELIVERY=at-least-once")
 		}
 		c.Delivery = "at-least-once"
 	}
 	if c.KafkaLinger < 0 || c.KafkaLinger > Duration(time.Minute) {
 		m.add("KAFKA_LINGER", "want 0s to 1m")
 	}
-	// 100 MiB is what a broker reads in one request (socket.request.max.bytes).
-	if c.KafkaBatchMaxBytes < 1<<10 || c.KafkaBatchMaxBytes > 100<<20 {
-		m.add("KAFKA_BATCH_MAX_BYTES", "want 1KiB to 100MiB")
+	if c.KafkaBatchMaxBytes < 1<<10 || c.KafkaBatchMaxBytes > 64<<20 {
+		m.add("KAFKA_BATCH_MAX_BYTES", "want 1KiB to 64MiB")
 	}
 }
 
 func (c *Config) validateTopics(set func(string) bool, m *Mistakes) {
-	fixed, err := topicTemplate(c.Topic)
-	if err != "" {
-		m.add("TOPIC", "%q: %s", c.Topic, err)
+	if _, err := functions.ParseTopic(c.Topic); err != nil {
+		m.add("TOPIC", "%s", strings.TrimPrefix(err.Error(), "TOPIC: "))
 	}
 	for _, t := range []struct{ name, topic string }{{"DDL_TOPIC", c.DDLTopic}, {"DEAD_LETTER_TOPIC", c.DeadLetterTopic}} {
 		if t.topic == "" {
 			continue
 		}
-		if err := topicName(t.topic); err != "" {
-			m.add(t.name, "%q: %s", t.topic, err)
-		} else if fixed && t.topic == c.Topic {
+		if err := functions.CheckTopic(t.topic); err != nil {
+			m.add(t.name, "%v", err)
+		} else if t.topic == c.Topic { // only a template without braces can be
 			m.add(t.name, "is the topic of TOPIC: its records could not be told from changes")
 		}
 	}
@@ -174,7 +172,7 @@ func (c *Config) validateRest(m *Mistakes) {
 		}
 	}
 	if c.WALMaxBytes < minWALBytes {
-		m.add("WAL_MAX_BYTES", "want at least 64MiB")
+		m.add("WAL_MAX_BYTES", "want at least 1MiB")
 	}
 	if c.WALKeyFile != "" {
 		if _, err := readKey(c.WALKeyFile); err != nil {
@@ -191,8 +189,8 @@ func (c *Config) validateRest(m *Mistakes) {
 	}
 }
 
-// minWALBytes leaves room for a few of the log's segments.
-const minWALBytes = 64 << 20
+// minWALBytes is the smallest log that wal opens.
+const minWALBytes = 1 << 20
 
 // readSecret is a secret given as a variable, or in the file that the variable NAME_FILE names.
 func readSecret(name string, value Secret, file string, m *Mistakes) Secret {
@@ -217,8 +215,8 @@ func readSecret(name string, value Secret, file string, m *Mistakes) Secret {
 // validateTLSFiles reads the PEM files of one connection, so that a bad one is found now.
 func validateTLSFiles(prefix, ca, cert, key string, m *Mistakes) {
 	if ca != "" {
-		if _, err := readCA(ca); err != "" {
-			m.add(prefix+"_CA_FILE", "%s", err)
+		if _, err := readCA(ca); err != nil {
+			m.add(prefix+"_CA_FILE", "%v", err)
 		}
 	}
 	switch {
@@ -232,48 +230,6 @@ func validateTLSFiles(prefix, ca, cert, key string, m *Mistakes) {
 			m.add(prefix+"_CERT_FILE", "%v", err)
 		}
 	}
-}
-
-func readCA(file string) (*x509.CertPool, string) {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err.Error()
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(b) {
-		return nil, file + " holds no PEM certificate"
-	}
-	return pool, ""
-}
-
-var (
-	topicChars  = regexp.MustCompile(`^[a-zA-Z0-9._-]*$`)
-	placeholder = regexp.MustCompile(`\{(db|table)\}`)
-)
-
-// topicName says what keeps s from being a Kafka topic.
-func topicName(s string) string {
-	switch {
-	case !topicChars.MatchString(s):
-		return "a topic has only letters, digits, '.', '_' and '-'"
-	case len(s) > 249:
-		return "a topic has at most 249 characters"
-	case s == "." || s == "..":
-		return "not a topic name"
-	}
-	return ""
-}
-
-// topicTemplate says whether s is one fixed name, and what is wrong with it.
-func topicTemplate(s string) (fixed bool, mistake string) {
-	rest := placeholder.ReplaceAllString(s, "")
-	if strings.ContainsAny(rest, "{}") {
-		return false, "only {db} and {table} may stand in braces"
-	}
-	if rest == s {
-		return true, topicName(s)
-	}
-	return false, topicName("x" + rest) // as long as the names put in are not empty
 }
 
 // orList writes a choice as people do: "a, b or c".
