@@ -98,42 +98,44 @@ func (w *worker) enter(f function) context.Context {
 
 // leave ends a call, however the function ended it. It is deferred itself, so that recover works.
 func (w *worker) leave(err *error) {
+	var panicked any
 	if !w.returned {
-		w.broken(recover(), err)
+		panicked = recover()
 	}
 	if !w.started.IsZero() {
 		w.p.opt.Metrics.called(w.calling, time.Since(w.started))
 		w.started = time.Time{}
 	}
-	if w.state.CompareAndSwap(w.call<<phaseBits|phaseBusy, phaseIdle) {
-		return
-	}
-	if w.state.CompareAndSwap(w.call<<phaseBits|phaseCancelled, phaseIdle) {
+	switch busy := w.call<<phaseBits | phaseBusy; {
+	case w.state.CompareAndSwap(busy, phaseIdle):
+	case w.state.CompareAndSwap(busy^phaseBusy|phaseCancelled, phaseIdle):
 		w.renewContext()
-		if *err != nil && w.returned {
+		if *err != nil {
 			*err = fmt.Errorf("no answer within FUNCTION_TIMEOUT (%v): %w", w.p.opt.Timeout, *err)
 		}
+	default: // abandoned: the task belongs to another worker
+		w.lost = true
+		*err = errLost
 		return
 	}
-	// Abandoned: the task belongs to another worker.
-	w.lost, w.exited = true, nil
-	*err = errLost
+	if !w.returned {
+		*err = w.broken(panicked)
+	}
 }
 
-// broken makes a fault of a panic, or notes that runtime.Goexit is ending this goroutine.
-func (w *worker) broken(r any, err *error) {
-	if ce, ok := r.(*functions.ColumnError); ok { // Row.Get on a value that cannot be decoded
-		*err = ce
-		return
+// broken makes a fault of a panic, or of runtime.Goexit, which goes on to end this goroutine.
+func (w *worker) broken(panicked any) error {
+	if ce, ok := panicked.(*functions.ColumnError); ok { // Row.Get on a value that cannot be decoded
+		return w.fault(fnDecode, ce)
 	}
 	f := &relay.Fault{Function: w.calling.String(), Stack: trimStack(debug.Stack())}
-	*err = f
-	if r == nil {
+	if panicked == nil {
 		f.Err = "the function called runtime.Goexit (as testing.T.FailNow does)"
 		w.exited = f
-		return
+		return f
 	}
-	f.Err = clip(describe(r), maxMessage)
+	f.Err = clip(describe(panicked), maxMessage)
+	return f
 }
 
 // describe is the text of a panic value, whose own Error or String method may panic again.
@@ -151,12 +153,13 @@ func (p *Pool) watch() {
 	tick := time.NewTicker(max(p.opt.Timeout/ticksToCancel, time.Millisecond))
 	defer tick.Stop()
 	var busy []*worker
-	for range tick.C {
-		p.mu.Lock()
-		if p.workers == nil {
-			p.mu.Unlock()
+	for {
+		select {
+		case <-p.ended:
 			return
+		case <-tick.C:
 		}
+		p.mu.Lock()
 		busy = busy[:0]
 		for w := range p.workers {
 			busy = append(busy, w)

@@ -66,6 +66,7 @@ type Pool struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup // workers that are not abandoned
 	watched sync.WaitGroup // the watchdog
+	ended   chan struct{}  // closed when the last worker has ended
 	arenas  sync.Pool
 
 	mu      sync.Mutex
@@ -104,6 +105,7 @@ func NewPool(o Options) (*Pool, error) {
 		opt:     o,
 		guarded: o.Set.Filter != nil || o.Set.Serialize != nil || o.Set.Partition != nil,
 		queue:   make(chan *task, maxQueued),
+		ended:   make(chan struct{}),
 		workers: map[*worker]struct{}{},
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
@@ -156,9 +158,7 @@ func (p *Pool) Close() {
 	p.cancel()
 	close(p.queue)
 	p.running.Wait() // the watchdog still runs: a function that hangs now is abandoned as ever
-	p.mu.Lock()
-	p.workers = nil
-	p.mu.Unlock()
+	close(p.ended)
 	p.watched.Wait()
 }
 
