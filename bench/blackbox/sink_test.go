@@ -101,6 +101,13 @@ func TestLogDirectoryIsReadOnly(t *testing.T) {
 	on(t, func(t *testing.T, w *world) { w.set("WAL_DIR", "/proc/binrelay").fails(1, `/proc/binrelay`) })
 }
 
+// A disk with no room left: capture waits, nothing is dropped and nothing exits.
+func TestNoRoomForTheLog(t *testing.T) {
+	on(t, func(t *testing.T, w *world) {
+		w.waits(w.set("WAL_MIN_FREE", "900TiB").start(), `log.*(disk|free|space|room)`)
+	})
+}
+
 func TestAddressInUse(t *testing.T) {
 	on(t, func(t *testing.T, w *world) {
 		w.ready(w.start())
