@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"strings"
+	"sync/atomic"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
@@ -26,6 +26,7 @@ type plan struct {
 	// unreadable says why rows can be walked but not turned into values; hint is the way out.
 	unreadable error
 	hint       string
+	untold     int // a column of an old temporal type that no hint says the fraction of, -1 for none
 }
 
 // column is one column of a plan.
@@ -38,10 +39,13 @@ type column struct {
 	prec     uint8
 	typ      byte
 	unsigned bool
-	isJSON   bool     // MySQL's JSON type
-	pad      int      // BINARY(n): n
-	told     bool     // an old temporal type whose fraction a hint has told
-	key      []byte   // `,"name":`
+	isJSON   bool   // MySQL's JSON type
+	pad      int    // BINARY(n): n
+	told     bool   // an old temporal type whose fraction a hint has told
+	key      []byte // `,"name":`
+	name     string
+	owner    string // "db.table"
+	warned   *atomic.Bool
 	cs       *charset // text; nil for values that are no text
 	values   []string // ENUM and SET members in UTF-8
 	quoted   [][]byte // the same as JSON strings (ENUM) or as their content (SET)
@@ -126,7 +130,7 @@ func compile(body, hints []byte) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{db: string(db), name: string(name)}
+	p := &plan{db: string(db), name: string(name), untold: -1}
 	p.table = &functions.Table{Database: p.db, Name: p.name}
 	c := cursor{b: body[8+1+len(db)+1+1+len(name)+1:]}
 	n := c.count()
@@ -163,6 +167,14 @@ func compile(body, hints []byte) (*plan, error) {
 	if p.unreadable == nil {
 		p.applyHints(hints)
 	}
+	for i := range p.cols {
+		switch c := &p.cols[i]; c.conv {
+		case convTimeOld, convDateTimeOld, convTimestampOld:
+			if !c.told {
+				p.untold = i
+			}
+		}
+	}
 	return p, nil
 }
 
@@ -193,6 +205,7 @@ func (p *plan) optional(b []byte) error {
 			for i := range p.cols {
 				name := string(v.lenencBytes())
 				p.table.Columns[i].Name = name
+				p.cols[i].name, p.cols[i].owner, p.cols[i].warned = name, p.fullName(), new(atomic.Bool)
 				p.cols[i].key = append(appendQuoted([]byte{','}, name), ':')
 			}
 		case metaSetValues, metaEnumValues:
@@ -357,7 +370,7 @@ func (p *plan) text(cs *charsets) {
 		fc.Values = make([]string, len(c.values))
 		c.quoted = make([][]byte, len(c.values))
 		for k, v := range c.values {
-			s := string(c.cs.appendUTF8(nil, []byte(v)))
+			s := c.cs.utf8([]byte(v))
 			fc.Values[k] = s
 			q := appendQuoted(nil, s)
 			if c.typ == typeSet {
@@ -372,4 +385,9 @@ func (p *plan) text(cs *charsets) {
 func (p *plan) refuse(err error, hint string) { p.unreadable, p.hint = err, hint }
 
 // fullName is "db.table" as it appears in faults.
-func (p *plan) fullName() string { return strings.Join([]string{p.db, p.name}, ".") }
+func (p *plan) fullName() string {
+	if p.name == "" { // a table map that could not be read
+		return p.db
+	}
+	return p.db + "." + p.name
+}

@@ -1,0 +1,12 @@
+package binlog
+
+import (
+	"os"
+	"testing"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	wipeServers()
+	os.Exit(code)
+}
