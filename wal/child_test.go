@@ -1,0 +1,3 @@
+package wal
+
+func childMain(string) int { return 2 }
