@@ -48,7 +48,6 @@ var testHomes = map[string][]string{
 	"github.com/go-mysql-org/go-mysql": {"cmd", "handler"},
 	"github.com/twmb/franz-go":         {"cmd"},
 	"github.com/prometheus/common":     {"handler"},
-	"github.com/pingcap/errors":        {"relay/binlog", "relay/relaytest"}, // how go-mysql wraps its errors
 }
 
 type goPackage struct {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"binrelay/functions"
+	"binrelay/relay/binlog"
 )
 
 // validate adds every mistake that can be seen without talking to a server. A variable that could not
@@ -63,8 +64,14 @@ func (c *Config) validateMySQL(set func(string) bool, m *Mistakes) {
 			}
 		}
 	}
-	if c.MySQLTLSCAFile != "" && (c.MySQLTLS == "preferred" || c.MySQLTLS == "required") {
-		m.add("MYSQL_TLS_CA_FILE", "MYSQL_TLS=%s checks no certificate: set MYSQL_TLS=verify-ca or verify-identity", c.MySQLTLS)
+	if c.MySQLTLSCAFile != "" && c.MySQLTLS == "preferred" {
+		m.add("MYSQL_TLS_CA_FILE", "MYSQL_TLS=preferred checks no certificate: set MYSQL_TLS=verify-ca or verify-identity")
+	}
+	if _, err := binlog.ParseTables(c.Tables); err != nil {
+		m.add("TABLES", "%v", err)
+	}
+	if _, err := binlog.ParseStart(c.MySQLStart); err != nil {
+		m.add("MYSQL_START", "%v", err)
 	}
 	validateTLSFiles("MYSQL_TLS", c.MySQLTLSCAFile, c.MySQLTLSCertFile, c.MySQLTLSKeyFile, m)
 }
@@ -200,16 +207,44 @@ func readSecret(name string, value Secret, file string, m *Mistakes) Secret {
 	if !value.IsZero() {
 		m.add(name+"_FILE", "%s is set too: give one of them", name)
 	}
-	b, err := os.ReadFile(file)
+	s, err := secretFile(file)
 	if err != nil {
 		m.add(name+"_FILE", "%v", err)
-		return value
+	}
+	return s
+}
+
+// secretFile reads a file that holds one secret.
+func secretFile(file string) (Secret, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return Secret{}, err
 	}
 	s := strings.TrimRight(string(b), "\r\n") // editors end a file with a newline, no password does
 	if s == "" {
-		m.add(name+"_FILE", "%s is empty", file)
+		return Secret{}, fmt.Errorf("%s is empty", file)
 	}
-	return Secret{s}
+	return Secret{s}, nil
+}
+
+// mysqlPassword is asked at each login: a file may hold another password than at start.
+func (c *Config) mysqlPassword() (string, error) {
+	return fresh(c.MySQLURL.Password, c.MySQLPasswordFile)
+}
+
+// kafkaPassword is mysqlPassword for Kafka.
+func (c *Config) kafkaPassword() (string, error) {
+	return fresh(c.KafkaSASLPassword, c.KafkaSASLPassFile)
+}
+
+func fresh(s Secret, file string) (string, error) {
+	if file != "" {
+		var err error
+		if s, err = secretFile(file); err != nil {
+			return "", err
+		}
+	}
+	return s.Reveal(), nil
 }
 
 // validateTLSFiles reads the PEM files of one connection, so that a bad one is found now.

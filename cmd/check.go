@@ -1,0 +1,108 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"binrelay/relay/binlog"
+)
+
+// check is the command "relay check": the configuration, then the live servers, a line for each thing.
+// It changes nothing, neither there nor here.
+func (p *program) check(ctx context.Context) error {
+	c, err := ParseConfig(p.environ)
+	if err != nil {
+		return err
+	}
+	r := &report{out: p.stdout, colour: p.colours(p.stdout)}
+	r.line("ok", "configuration", "", "")
+	for _, w := range c.Warnings {
+		r.line("warning", "configuration", w, "")
+	}
+	checkDir(r, c.WALDir)
+	quiet := slog.New(slog.DiscardHandler)
+
+	source, err := sourceConfig(c, quiet)
+	if err != nil {
+		return err
+	}
+	if source.ServerID == 0 {
+		source.ServerID = 1 << 20 // a stand-in: only "run" makes the real one
+	}
+	for _, f := range binlog.NewSource(source).Preflight(ctx) {
+		r.line(string(f.Level), "mysql "+f.What, f.Detail, f.Fix)
+	}
+
+	sink, err := kafkaConfig(c, quiet)
+	if err != nil {
+		return err
+	}
+	_ = sink // CHECK
+	if r.stops > 0 {
+		fmt.Fprintf(p.stdout, "%d findings stop relay run\n", r.stops)
+		return errSaid
+	}
+	return nil
+}
+
+// checkDir looks whether WAL_DIR, or the nearest directory above that is there, can be written to.
+func checkDir(r *report, dir string) {
+	at := dir
+	for {
+		info, err := os.Stat(at)
+		if err == nil && !info.IsDir() {
+			r.line("stop", "WAL_DIR", at+" is not a directory", "name another")
+			return
+		}
+		if err == nil {
+			break
+		}
+		if !os.IsNotExist(err) || at == filepath.Dir(at) {
+			r.line("stop", "WAL_DIR", err.Error(), "name another")
+			return
+		}
+		at = filepath.Dir(at)
+	}
+	f, err := os.CreateTemp(at, ".relay-check-*")
+	if err != nil {
+		r.line("stop", "WAL_DIR", err.Error(), "give this user the right to write there")
+		return
+	}
+	f.Close()
+	os.Remove(f.Name())
+	r.line("ok", "WAL_DIR", dir, "")
+}
+
+// report prints findings.
+type report struct {
+	out    io.Writer
+	colour bool
+	stops  int
+}
+
+func (r *report) line(level, what, detail, fix string) {
+	mark := map[string]string{"ok": "ok     ", "warning": "warning", "stop": "STOP   "}[level]
+	if level == "stop" {
+		r.stops++
+	}
+	if r.colour {
+		mark = map[string]string{"ok": green, "warning": yellow, "stop": red}[level] + mark + plain
+	}
+	fmt.Fprintf(r.out, "%s  %s", mark, what)
+	if detail != "" {
+		fmt.Fprintf(r.out, ": %s", detail)
+	}
+	if fix != "" {
+		fmt.Fprintf(r.out, "  →  %s", fix)
+	}
+	fmt.Fprintln(r.out)
+}
+
+// Colours of terminals.
+const (
+	green, yellow, red, dim, plain = "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[2m", "\x1b[0m"
+)
