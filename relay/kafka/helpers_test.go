@@ -40,5 +40,3 @@ func endOffsets(t testing.TB, cl *kgo.Client, topic string) map[int32]int64 {
 		time.Sleep(20 * time.Millisecond)
 	}
 }
-
-func child() {}

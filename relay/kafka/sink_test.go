@@ -225,4 +225,3 @@ func TestRecordIsAsGiven(t *testing.T) {
 		}
 	}
 }
-
