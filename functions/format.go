@@ -20,16 +20,23 @@ type Format interface {
 // NewRecord is the record that the relay would make of c without a Serialize function: a Serialize
 // that only adds a header or picks a topic starts from it.
 func NewRecord(f Format, c *Change) (*Record, error) {
-	r := &Record{}
-	key, has, err := f.AppendKey(nil, c)
+	buf := scratch.Get().(*[]byte)
+	defer scratch.Put(buf)
+	b, has, err := f.AppendKey((*buf)[:0], c)
 	if err != nil {
 		return nil, err
 	}
-	if has {
-		r.Key = key
-	}
-	if r.Value, err = f.AppendValue(nil, c); err != nil {
+	n := len(b)
+	if b, err = f.AppendValue(b, c); err != nil {
 		return nil, err
+	}
+	if cap(b) <= maxScratch {
+		*buf = b
+	}
+	own := append(make([]byte, 0, len(b)), b...) // one allocation, of the right size
+	r := &Record{Value: own[n:]}
+	if has {
+		r.Key = own[:n:n]
 	}
 	return r, nil
 }

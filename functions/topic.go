@@ -113,7 +113,7 @@ func CheckTopic(name string) error {
 	case name == "":
 		return errors.New("the topic name is empty")
 	case name == "." || name == "..":
-		return fmt.Errorf("Kafka does not allow a topic named %q", name)
+		return fmt.Errorf("a topic cannot be named %q", name)
 	case len(name) > maxTopic:
 		return fmt.Errorf("the topic name %.40q… has %d bytes, Kafka allows %d", name, len(name), maxTopic)
 	}

@@ -30,7 +30,7 @@ func misdeeds(release <-chan struct{}) []misdeed {
 	return []misdeed{
 		{"error", func(context.Context) error { return errors.New("no such customer") }, "no such customer", ""},
 		{"panic", func(context.Context) error { panic("boom") }, "panic: boom", "misdeeds"},
-		{"nil map", func(context.Context) error { var m map[string]int; m["x"]++; return nil }, "assignment to entry in nil map", "misdeeds"},
+		{"out of range", func(context.Context) error { return []error{}[len(release)] }, "index out of range", "misdeeds"},
 		{"panic with an evil value", func(context.Context) error { panic(evil{}) }, "panic: ", "misdeeds"},
 		{"goexit", func(context.Context) error { runtime.Goexit(); return nil }, "runtime.Goexit", "misdeeds"},
 		{"slow, honours ctx", func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, "no answer within FUNCTION_TIMEOUT", ""},

@@ -61,31 +61,32 @@ func (w *worker) renewContext() {
 }
 
 func (w *worker) filter(c *functions.Change) (keep bool, err error) {
-	ctx := w.enter(fnFilter)
+	ctx := w.enter(fnFilter, c)
 	defer w.leave(&err)
-	keep, err = w.p.opt.Set.Filter(ctx, c)
+	keep, err = w.p.opt.Set.Filter(ctx, &w.view)
 	w.returned = true
 	return keep, err
 }
 
 func (w *worker) serialize(c *functions.Change) (records []*functions.Record, err error) {
-	ctx := w.enter(fnSerialize)
+	ctx := w.enter(fnSerialize, c)
 	defer w.leave(&err)
-	records, err = w.p.opt.Set.Serialize(ctx, c)
+	records, err = w.p.opt.Set.Serialize(ctx, &w.view)
 	w.returned = true
 	return records, err
 }
 
 func (w *worker) choose(c *functions.Change, r *functions.Record, partitions int) (n int, err error) {
-	ctx := w.enter(fnPartition)
+	ctx := w.enter(fnPartition, c)
 	defer w.leave(&err)
-	n, err = w.p.opt.Set.Partition(ctx, c, r, partitions)
+	n, err = w.p.opt.Set.Partition(ctx, &w.view, r, partitions)
 	w.returned = true
 	return n, err
 }
 
 // enter begins a call.
-func (w *worker) enter(f function) context.Context {
+func (w *worker) enter(f function, c *functions.Change) context.Context {
+	w.view = *c
 	w.t.calls[f]++
 	w.calling, w.returned = f, false
 	w.call++

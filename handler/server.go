@@ -85,15 +85,20 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(s.opt.Logger.Handler(), slog.LevelDebug),
 	}
+	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
 		end, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		if srv.Shutdown(end) != nil {
 			srv.Close()
 		}
 	})
-	defer stop()
-	if err := srv.Serve(limit(ln, maxConns)); !errors.Is(err, http.ErrServerClosed) {
+	err := srv.Serve(limit(ln, maxConns))
+	if !stop() {
+		<-ended
+	}
+	if !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("HTTP on %s: %w", ln.Addr(), err)
 	}
 	return nil

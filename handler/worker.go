@@ -36,7 +36,8 @@ type worker struct {
 	t    *task
 	seen int // changes of this entry that the decoder gave so far
 	cur  *functions.Change
-	data []byte // private copy of the entry when there are functions
+	view functions.Change // what functions get: a copy, so that nothing they set reaches the next
+	data []byte           // private copy of the entry when there are functions
 
 	tables map[*functions.Table]*tableInfo
 	last   *functions.Table
@@ -64,8 +65,12 @@ type tableInfo struct {
 	database []byte
 }
 
-// maxTables bounds a worker's map; table shapes come and go with ALTER TABLE.
-const maxTables = 4096
+const (
+	// maxTables bounds a worker's map: shapes come and go with ALTER TABLE, and filling it again is cheap.
+	maxTables = 512
+	// keepData bounds the buffer for entries that a worker holds on to.
+	keepData = 1 << 20
+)
 
 var errLost = errors.New("another worker has this task")
 
@@ -169,6 +174,9 @@ func (w *worker) decode(e *relay.Entry) (err error) {
 	data := e.Data
 	if w.p.guarded {
 		// A function that hangs may look at its row long after the log has taken the entry's memory back.
+		if cap(w.data) > keepData && len(data) <= keepData {
+			w.data = nil
+		}
 		w.data = append(w.data[:0], data...)
 		data = w.data
 	}
