@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"time"
 
 	"binrelay/functions"
 	"binrelay/relay"
@@ -135,8 +136,19 @@ func (w *worker) deadLetter(c *functions.Change, err error) error {
 		r.Hash = w.tableInfo(c.Table).table
 	}
 	w.t.stats.DeadLetters++
-	w.p.opt.Logger.Warn("dead letter: "+f.Error(), "function", f.Function, "table", f.Table, "gtid", f.GTID, "row", f.Row, "seq", f.Seq)
+	w.p.logDeadLetter(f)
 	return nil
+}
+
+// logDeadLetter logs one a second at most and says how many it left out: a bad function can fail on every row.
+func (p *Pool) logDeadLetter(f *relay.Fault) {
+	now, last := time.Now().UnixNano(), p.logged.Load()
+	if now-last < int64(time.Second) || !p.logged.CompareAndSwap(last, now) {
+		p.unlogged.Add(1)
+		return
+	}
+	p.opt.Logger.Warn("dead letter: "+f.Error(), "function", f.Function, "table", f.Table, "gtid", f.GTID, "row", f.Row, "seq", f.Seq,
+		"not_logged", p.unlogged.Swap(0))
 }
 
 func faultHeaders(f *relay.Fault) []functions.Header {

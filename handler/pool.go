@@ -74,6 +74,9 @@ type Pool struct {
 
 	stuck atomic.Int64 // abandoned and not returned yet
 	fatal sync.Once
+
+	logged   atomic.Int64 // when the last dead letter was logged, ns since 1970
+	unlogged atomic.Int64 // those since
 }
 
 var _ relay.Handler = (*Pool)(nil)
