@@ -146,6 +146,9 @@ func (r *Relay) deliverOnce(ctx context.Context) (sent bool, err error) {
 		} else {
 			j.finish()
 		}
+		if ctx.Err() != nil { // a fault may only say that the attempt was called off
+			return true, ctx.Err()
+		}
 		if fault != nil {
 			// What came before the fault is delivered first: the halt is exactly at the change.
 			if err := r.Sink.Flush(ctx); err != nil {
