@@ -173,9 +173,11 @@ func (c *conn) query(sql string) (rows [][]string, err error) {
 	for i := range r.Values {
 		row := make([]string, len(r.Values[i]))
 		for k := range row {
-			if row[k], err = r.GetString(i, k); err != nil {
+			v, err := r.GetString(i, k)
+			if err != nil {
 				return nil, err
 			}
+			row[k] = strings.Clone(v) // it aliases the packet, which Close gives to the next result
 		}
 		rows = append(rows, row)
 	}
