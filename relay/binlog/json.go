@@ -30,6 +30,9 @@ const (
 // maxJSONDepth is above the server's limit of 100.
 const maxJSONDepth = 128
 
+// maxJSONDigits is what the server's decimals hold; in JSON the precision counts whole groups of nine digits and can pass 65.
+const maxJSONDigits = 81
+
 var errJSON = errors.New("damaged binary JSON")
 
 // appendJSONDoc appends the text of a binary JSON document as the server prints it: members in stored order, ", "
@@ -267,7 +270,7 @@ func (w *jsonWriter) opaque(b []byte) {
 	var err error
 	switch typ {
 	case typeNewDecimal:
-		if len(v) < 2 || v[0] == 0 || v[0] > 65 || v[1] > v[0] {
+		if len(v) < 2 || v[0] == 0 || v[0] > maxJSONDigits || v[1] > v[0] {
 			w.bad = true
 			return
 		}

@@ -16,6 +16,7 @@ import (
 // table map, never changes, and is shared by all goroutines.
 type plan struct {
 	db, name string
+	mariadb  bool
 	table    *functions.Table
 	cols     []column
 	raw      []byte // what the plan was compiled from, see planCache
@@ -80,10 +81,14 @@ func newPlanCache() *planCache {
 
 // plan returns the plan of a table map. An error means that the map itself is damaged; what rows of the
 // table cannot be counted or read for is in the plan.
-func (c *planCache) plan(tableMapBody []byte) (*plan, error) { return c.hinted(tableMapBody, nil) }
+//
+// It is for counting, and for asking MariaDB for hints; values need hinted.
+func (c *planCache) plan(tableMapBody []byte) (*plan, error) {
+	return c.hinted(tableMapBody, nil, true)
+}
 
-// hinted is plan with the hints that stand behind the table map in a part (see hints.go).
-func (c *planCache) hinted(body, hints []byte) (*plan, error) {
+// hinted returns the plan with the hints that stand behind the table map in a part (see hints.go).
+func (c *planCache) hinted(body, hints []byte, mariadb bool) (*plan, error) {
 	if len(body) < 8 {
 		return nil, errShort
 	}
@@ -92,11 +97,14 @@ func (c *planCache) hinted(body, hints []byte) (*plan, error) {
 	h.SetSeed(c.seed)
 	h.Write(shape)
 	h.Write(hints)
+	if mariadb {
+		h.WriteByte(0)
+	}
 	sum := h.Sum64()
-	if p, ok := c.plans.Get(sum); ok && p.compiledFrom(shape, hints) {
+	if p, ok := c.plans.Get(sum); ok && p.compiledFrom(shape, hints, mariadb) {
 		return p, nil
 	}
-	p, err := compile(body, hints)
+	p, err := compile(body, hints, mariadb)
 	if err != nil {
 		return nil, err
 	}
@@ -105,8 +113,8 @@ func (c *planCache) hinted(body, hints []byte) (*plan, error) {
 	return p, nil
 }
 
-func (p *plan) compiledFrom(shape, hints []byte) bool {
-	return len(p.raw) == len(shape)+len(hints) &&
+func (p *plan) compiledFrom(shape, hints []byte, mariadb bool) bool {
+	return p.mariadb == mariadb && len(p.raw) == len(shape)+len(hints) &&
 		bytes.Equal(p.raw[:len(shape)], shape) && bytes.Equal(p.raw[len(shape):], hints)
 }
 
@@ -125,12 +133,12 @@ const (
 )
 
 // compile reads a TABLE_MAP_EVENT's body.
-func compile(body, hints []byte) (*plan, error) {
+func compile(body, hints []byte, mariadb bool) (*plan, error) {
 	_, db, name, err := parseTableMapName(body)
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{db: string(db), name: string(name), untold: -1}
+	p := &plan{db: string(db), name: string(name), mariadb: mariadb, untold: -1}
 	p.table = &functions.Table{Database: p.db, Name: p.name}
 	c := cursor{b: body[8+1+len(db)+1+1+len(name)+1:]}
 	n := c.count()
@@ -331,6 +339,7 @@ const collationBinary = 63
 // text gives each text column its charset, and ENUM and SET columns their members in UTF-8.
 func (p *plan) text(cs *charsets) {
 	nText, nEnum := 0, 0
+	geometry := p.countsGeometry(&cs.text)
 	for i := range p.cols {
 		c := &p.cols[i]
 		fc := &p.table.Columns[i]
@@ -340,6 +349,9 @@ func (p *plan) text(cs *charsets) {
 		case isText(c.typ):
 			id, ok = cs.text.of(nText)
 			nText++
+		case c.typ == typeGeometry && geometry:
+			nText++
+			continue
 		case c.typ == typeEnum || c.typ == typeSet:
 			id, ok = cs.enum.of(nEnum)
 			nEnum++
@@ -380,6 +392,21 @@ func (p *plan) text(cs *charsets) {
 		}
 		c.values = fc.Values
 	}
+}
+
+// countsGeometry reports whether GEOMETRY columns have an entry among the text columns' collations: MariaDB
+// gives them one, MySQL does not.
+func (p *plan) countsGeometry(c *collations) bool {
+	if c.all == nil {
+		return p.mariadb
+	}
+	text := 0
+	for i := range p.cols {
+		if isText(p.cols[i].typ) {
+			text++
+		}
+	}
+	return len(c.all) > text
 }
 
 func (p *plan) refuse(err error, hint string) { p.unreadable, p.hint = err, hint }
