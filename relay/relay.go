@@ -101,9 +101,13 @@ func (r *Relay) Run(ctx context.Context) error {
 		}
 	}
 	<-trimDone
-	closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	wait := closeTimeout
+	if r.Sink.Acked() < r.Log.Status().Last {
+		wait = 0 // drain has given up already; the next Start settles what is in flight
+	}
+	closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wait)
 	defer cancel()
-	if e := r.Sink.Close(closeCtx); e != nil && err == nil {
+	if e := r.Sink.Close(closeCtx); e != nil && err == nil && !errors.Is(e, context.DeadlineExceeded) {
 		err = fmt.Errorf("closing the Kafka session: %w", e)
 	}
 	r.trim() // what was acknowledged last
