@@ -143,6 +143,8 @@ func (r *produceRequest) AppendTo(dst []byte) []byte {
 
 type wireScratch struct{ buf bytes.Buffer }
 
+var wirePool = sync.Pool{New: func() any { return new([]byte) }}
+
 var scratchPool = sync.Pool{New: func() any { return &wireScratch{} }}
 
 // roundTrip is one Produce request and its answer.
@@ -172,7 +174,8 @@ func (s *Sink) roundTrip(br *broker, batches []*batch) {
 		if b.alone {
 			comp = s.solo
 		}
-		rp.Records = b.wire(nil, comp, w)
+		buf := wirePool.Get().(*[]byte)
+		rp.Records = b.wire((*buf)[:0], comp, w)
 		req.Topics[i].Partitions = append(req.Topics[i].Partitions, rp)
 	}
 	if w.buf.Cap() <= 4<<20 {
@@ -180,6 +183,13 @@ func (s *Sink) roundTrip(br *broker, batches []*batch) {
 	}
 
 	resp, err := s.cl.Broker(int(br.id)).Request(s.ctx, req)
+	for i := range req.Topics { // kgo is done with the request
+		for k := range req.Topics[i].Partitions {
+			if buf := req.Topics[i].Partitions[k].Records; cap(buf) <= 2<<20 {
+				wirePool.Put(&buf)
+			}
+		}
+	}
 	type place struct {
 		topic string
 		part  int32

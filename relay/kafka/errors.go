@@ -59,7 +59,7 @@ func (s *Sink) trouble(what string) {
 		s.why.since = time.Now()
 	}
 	s.why.what = what
-	if !s.why.logged && time.Since(s.why.since) > patience {
+	if !s.why.logged && time.Since(s.why.since) > s.patience {
 		s.why.logged = true
 		s.log.Warn("kafka: waiting: " + what)
 	}
@@ -81,7 +81,7 @@ func (s *Sink) waitingLocked(now time.Time) string {
 	if s.jerr != nil {
 		return s.journalError(s.jerr).Error()
 	}
-	if s.why.what != "" && now.Sub(s.why.since) > patience {
+	if s.why.what != "" && now.Sub(s.why.since) > s.patience {
 		return s.why.what
 	}
 	if len(s.pend) > 0 && s.why.what == "" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,6 +37,7 @@ type Sink struct {
 	idempotent bool // sequence numbers
 	resume     bool // and what a session left open is settled by them
 	renewAfter uint64
+	patience   time.Duration
 
 	startMu sync.Mutex // Start and Close
 	running bool
@@ -88,7 +90,7 @@ func New(cfg Config) (*Sink, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	s := &Sink{cfg: cfg, log: cfg.Logger, renewAfter: renewAfter}
+	s := &Sink{cfg: cfg, log: cfg.Logger, renewAfter: renewAfter, patience: patience}
 	s.comp, _ = compressor(cfg.Compression)
 	if s.solo = s.comp; s.solo == nil {
 		s.solo, _ = compressor("snappy")
@@ -275,15 +277,13 @@ func (s *Sink) restore() error {
 			if open == 0 {
 				return nil
 			}
-			pd := &pending{first: h.first, last: h.last, left: open, since: now}
+			pd := &pending{first: math.MaxUint64, last: h.last, left: open, since: now}
 			err := h.records(start, func(c partCount, n uint64, rec *journalRecord) error {
 				p, err := s.st.partition(c.topic, c.part)
 				if err != nil || n < p.acked {
 					return err
 				}
-				if h.last == 0 { // a dead letter stands for the entry of its record
-					pd.first, pd.last = rec.seq, rec.seq
-				}
+				pd.first = min(pd.first, rec.seq) // entries before it are acknowledged
 				s.inBytes += p.push(n, pd, rec.key, rec.value, rec.headers, rec.ms, now)
 				s.inFlight++
 				s.activate(p)
