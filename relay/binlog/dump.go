@@ -54,6 +54,9 @@ func (s *Source) dump(ctx context.Context, c *conn, p *position, byGTID bool, fr
 			if e == nil {
 				return errors.New("read the binlog: error packet that is not understood")
 			}
+			if p.MariaDB {
+				s.noteOldestGTID(ctx)
+			}
 			return s.dumpError(e, p)
 		case mysql.EOF_HEADER:
 			return errors.New("the server ended the binlog stream")

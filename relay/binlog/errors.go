@@ -130,7 +130,7 @@ func (s *Source) dumpError(e *mysql.MyError, p *position) error {
 	case e.Code != erFatalBinlog:
 		return err
 	case has("purged", "could not find gtid state"):
-		return relay.Permanent(fmt.Errorf("the server has purged binary logs that hold transactions after %s: %w", p, errText(e)), purgedHint)
+		return relay.Permanent(fmt.Errorf("the server has purged binary logs that hold transactions after %s%s: %w", p, s.oldestNote(), errText(e)), purgedHint)
 	case has("could not find first log file"):
 		return relay.Permanent(fmt.Errorf("binlog file %s is gone from the server (purged, or its binlog was reset)%s: %w", p.File, s.oldestNote(), errText(e)), purgedHint)
 	case has("more gtids than the"), has("not in the master's binlog"), has("is missing the gtid"), has("position > file size"), has("bogus data"), has("is not a valid binlog"),

@@ -326,6 +326,24 @@ func (s *Source) noteOldest(c *conn) {
 	}
 }
 
+// noteOldestGTID finds out, over a new connection, behind which GTIDs the oldest file of a MariaDB server begins.
+func (s *Source) noteOldestGTID(ctx context.Context) {
+	c, err := s.connect(ctx)
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	rows, err := c.query("SHOW BINARY LOGS")
+	if err != nil || cell(rows) == "" {
+		return
+	}
+	name := cell(rows)
+	if m, err := s.mariaStateAt(c, name, 4); err == nil {
+		name += ", which begins behind " + m.String()
+	}
+	s.oldest.Store(&name)
+}
+
 func (s *Source) oldestNote() string {
 	if p := s.oldest.Load(); p != nil {
 		return "; the oldest it has is " + *p
