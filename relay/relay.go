@@ -92,6 +92,10 @@ func (r *Relay) Run(ctx context.Context) error {
 		}
 	}
 	if !deliverEnded {
+		// What was read last is to be delivered too, and can be once it is durable.
+		syncCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSync)
+		_ = r.Log.Sync(syncCtx) // a full disk or a failed log: what is durable is drained all the same
+		cancel()
 		r.drain(ctx, deliverDone, &deliverEnded, &err)
 		stopDeliver()
 		if !deliverEnded {
@@ -114,8 +118,12 @@ func (r *Relay) Run(ctx context.Context) error {
 	return err
 }
 
-// closeTimeout bounds the end of a session that has been drained already.
-const closeTimeout = 5 * time.Second
+const (
+	// closeTimeout bounds the end of a session that has been drained already.
+	closeTimeout = 5 * time.Second
+	// lastSync bounds the wait for the last group commit; it takes milliseconds.
+	lastSync = time.Second
+)
 
 // drain lets delivery go on until the log is empty. After a stop (ctx has ended) it gives up at
 // ShutdownTimeout; after a halt of capture it goes on for as long as it may help, and a stop ends it.
