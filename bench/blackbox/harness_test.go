@@ -124,6 +124,9 @@ func on(t *testing.T, fn func(t *testing.T, w *world)) {
 	}
 }
 
+// onOne runs a test that has nothing to do with the flavour on the faster server.
+func onOne(t *testing.T, fn func(t *testing.T, w *world)) { fn(t, setUp(t, "mariadb")) }
+
 // set changes the environment of the relay to be started; an empty value removes the variable.
 func (w *world) set(pairs ...string) *world {
 	c := *w

@@ -14,7 +14,7 @@ import (
 )
 
 func TestKafkaNotThere(t *testing.T) {
-	on(t, func(t *testing.T, w *world) {
+	onOne(t, func(t *testing.T, w *world) {
 		// A Kafka of its own: stopping the shared one would cost every other test.
 		k := services.Broker(t, services.KafkaOptions{FastStart: true})
 		if err := k.Kill(t.Context()); err != nil {
@@ -34,7 +34,7 @@ func TestKafkaNotThere(t *testing.T) {
 }
 
 func TestUnauthorisedTopic(t *testing.T) {
-	on(t, func(t *testing.T, w *world) {
+	onOne(t, func(t *testing.T, w *world) {
 		adm := admin(t, w.kafka)
 		topic := w.env["TOPIC"]
 		if _, err := adm.CreateTopic(t.Context(), 1, -1, nil, topic); err != nil {
@@ -54,14 +54,14 @@ func TestUnauthorisedTopic(t *testing.T) {
 }
 
 func TestWrongKafkaPassword(t *testing.T) {
-	on(t, func(t *testing.T, w *world) {
+	onOne(t, func(t *testing.T, w *world) {
 		w = w.set("KAFKA_BROKERS", w.kafka.SASL, "KAFKA_SASL_MECHANISM", "PLAIN", "KAFKA_SASL_USERNAME", "relay", "KAFKA_SASL_PASSWORD", "wrong-"+secret[:6])
-		w.waits(w.start(), `authenticat|password`)
+		w.waits(w.start(), `refuses the credentials of User:relay`)
 	})
 }
 
 func TestMissingTopicMayNotBeMade(t *testing.T) {
-	on(t, func(t *testing.T, w *world) {
+	onOne(t, func(t *testing.T, w *world) {
 		w = w.set("TOPIC_CREATE", "false")
 		p := w.start()
 		w.connected(p)
@@ -76,7 +76,7 @@ func TestMissingTopicMayNotBeMade(t *testing.T) {
 }
 
 func TestSecondRelayOnTheSameLog(t *testing.T) {
-	on(t, func(t *testing.T, w *world) {
+	onOne(t, func(t *testing.T, w *world) {
 		w.ready(w.start())
 		port, err := services.FreePorts(1)
 		if err != nil {
@@ -87,7 +87,7 @@ func TestSecondRelayOnTheSameLog(t *testing.T) {
 }
 
 func TestLogDirectoryIsAFile(t *testing.T) {
-	on(t, func(t *testing.T, w *world) {
+	onOne(t, func(t *testing.T, w *world) {
 		f := filepath.Join(t.TempDir(), "file")
 		if err := os.WriteFile(f, []byte("x"), 0o600); err != nil {
 			t.Fatal(err)
@@ -98,18 +98,15 @@ func TestLogDirectoryIsAFile(t *testing.T) {
 
 func TestLogDirectoryIsReadOnly(t *testing.T) {
 	// Nobody, root included, makes a directory under /proc.
-	on(t, func(t *testing.T, w *world) { w.set("WAL_DIR", "/proc/binrelay").fails(1, `/proc/binrelay`) })
+	onOne(t, func(t *testing.T, w *world) { w.set("WAL_DIR", "/proc/binrelay").fails(1, `/proc/binrelay`) })
 }
 
-// A disk with no room left: capture waits, nothing is dropped and nothing exits.
-func TestNoRoomForTheLog(t *testing.T) {
-	on(t, func(t *testing.T, w *world) {
-		w.waits(w.set("WAL_MIN_FREE", "900TiB").start(), `log.*(disk|free|space|room)`)
-	})
+func TestNoRoomForANewLog(t *testing.T) {
+	onOne(t, func(t *testing.T, w *world) { w.set("WAL_MIN_FREE", "900TiB").fails(1, `no room.*must stay free`) })
 }
 
 func TestAddressInUse(t *testing.T) {
-	on(t, func(t *testing.T, w *world) {
+	onOne(t, func(t *testing.T, w *world) {
 		w.ready(w.start())
 		w.set("WAL_DIR", filepath.Join(t.TempDir(), "other")).fails(1, `HTTP_ADDR|address already in use`)
 	})

@@ -61,7 +61,7 @@ func TestPurgedBinlog(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.exec("DELETE FROM bb.t WHERE id=901", "INSERT INTO bb.t VALUES (901, 'z')")
-		if err := w.db.PurgeBinlogs(); err != nil {
+		if err := w.db.PurgeBinlogs(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		w.exec("INSERT INTO bb.t VALUES (902, 'z')", "DELETE FROM bb.t WHERE id=902")
@@ -78,7 +78,7 @@ func TestPurgedWhileDown(t *testing.T) {
 			t.Fatalf("SIGTERM: %v, exit code %d, want 0:\n%s", err, p.ExitCode(), p.Log())
 		}
 		w.exec("REPLACE INTO bb.t VALUES (903, 'x')")
-		if err := w.db.PurgeBinlogs(); err != nil {
+		if err := w.db.PurgeBinlogs(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		w.exec("REPLACE INTO bb.t VALUES (903, 'y')")

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-mysql-org/go-mysql/client"
 	"github.com/go-mysql-org/go-mysql/mysql"
@@ -133,7 +134,8 @@ func (d *DB) Value(query string) (string, error) {
 	if r.RowNumber() == 0 {
 		return "", nil
 	}
-	return r.GetString(0, 0)
+	v, err := r.GetString(0, 0)
+	return strings.Clone(v), err // it points into the connection's buffer
 }
 
 // GTIDs is the set of transactions in the binlog so far, without blanks.
@@ -146,24 +148,40 @@ func (d *DB) GTIDs() (string, error) {
 	return strings.Join(strings.Fields(s), ""), err
 }
 
-// PurgeBinlogs starts a new binlog file and removes all files before it.
-func (d *DB) PurgeBinlogs() error {
-	if err := d.Exec("FLUSH BINARY LOGS"); err != nil {
-		return err
-	}
+// PurgeBinlogs starts a new binlog file and removes all files before it. A server leaves a file that a replica
+// still reads, and says so in a warning only: the connection of a relay that was killed lives on until the
+// server writes to it. So the purge is repeated until it is done.
+func (d *DB) PurgeBinlogs(ctx context.Context) error {
 	c, err := d.Connect("")
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	r, err := c.Execute("SHOW BINARY LOGS")
-	if err != nil {
+	if _, err := c.Execute("FLUSH BINARY LOGS"); err != nil {
 		return err
 	}
-	last, err := r.GetString(r.RowNumber()-1, 0)
-	if err != nil {
-		return err
+	ctx, stop := context.WithTimeout(ctx, time.Minute)
+	defer stop()
+	for {
+		r, err := c.Execute("SHOW BINARY LOGS")
+		if err != nil {
+			return err
+		}
+		if r.RowNumber() == 1 {
+			return nil
+		}
+		last, err := r.GetString(r.RowNumber()-1, 0)
+		if err != nil {
+			return err
+		}
+		last = strings.Clone(last) // it points into the connection's buffer
+		if _, err = c.Execute("PURGE BINARY LOGS TO '" + last + "'"); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%d binlog files are left after a minute of PURGE BINARY LOGS TO %s", r.RowNumber(), last)
+		case <-time.After(100 * time.Millisecond):
+		}
 	}
-	_, err = c.Execute("PURGE BINARY LOGS TO '" + last + "'")
-	return err
 }

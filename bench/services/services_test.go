@@ -31,7 +31,7 @@ func TestDatabasesComeBackAfterKill(t *testing.T) {
 			if g, err := d.GTIDs(); err != nil || g == "" {
 				t.Errorf("GTIDs = %q, %v", g, err)
 			}
-			if err := d.PurgeBinlogs(); err != nil {
+			if err := d.PurgeBinlogs(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})

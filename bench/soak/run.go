@@ -34,6 +34,7 @@ type config struct {
 	say         func(string, ...any)
 	writers     int
 	rows        int64 // row changes at least, beside the large transaction
+	pace        int64 // row changes a second at most: what is written must be read again and compared
 	kills       int
 	longestLife time.Duration
 	bulk        int           // rows of the large transaction
@@ -43,11 +44,11 @@ type config struct {
 }
 
 func longForm() config {
-	return config{writers: 4, rows: 500_000, kills: 30, longestLife: 5 * time.Second, bulk: 1_000_000, outage: time.Minute, rounds: 2}
+	return config{writers: 4, rows: 500_000, pace: 10_000, kills: 30, longestLife: 5 * time.Second, bulk: 1_000_000, outage: time.Minute, rounds: 2}
 }
 
 func shortForm() config {
-	return config{writers: 4, rows: 25_000, kills: 8, longestLife: 2 * time.Second, bulk: 50_000, outage: 8 * time.Second, rounds: 1}
+	return config{writers: 4, rows: 25_000, pace: 2_500, kills: 8, longestLife: 2 * time.Second, bulk: 50_000, outage: 8 * time.Second, rounds: 1}
 }
 
 // result is what a run found.
@@ -110,6 +111,7 @@ func run(ctx context.Context, c config, kind string) (*result, error) {
 	writers := make([]*writer, c.writers)
 	for i := range writers {
 		writers[i] = newWriter(i+1, s.db, c.seed, &s.total, &s.hold)
+		writers[i].pace = c.pace / int64(c.writers)
 		wg.Go(func() {
 			if err := writers[i].run(writing); err != nil {
 				cancel(err)
@@ -345,7 +347,7 @@ func (s *soak) purge(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	return s.db.PurgeBinlogs()
+	return s.db.PurgeBinlogs(ctx)
 }
 
 func (s *soak) bigTransaction() error {

@@ -28,6 +28,9 @@ type writer struct {
 	total   *atomic.Int64 // committed row changes of all writers
 	hold    *sync.RWMutex // read-locked during a transaction; whoever holds it keeps the database still
 
+	pace    int64 // row changes a second at most; 0: as many as it can
+	written int64 // committed row changes of this writer
+
 	undo    []func() // of the transaction under way
 	changes int64    // row changes of the transaction under way
 }
@@ -57,7 +60,21 @@ func (w *writer) run(ctx context.Context) error {
 			w.conn.Close()
 		}
 	}()
+	var next time.Time
+	var before int64
 	for ctx.Err() == nil {
+		if w.pace > 0 {
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Until(next)):
+			}
+			// What a restart held up is not made up for.
+			if now := time.Now(); next.Before(now.Add(-time.Second)) {
+				next = now
+			}
+			next = next.Add(time.Duration(w.written-before) * time.Second / time.Duration(w.pace))
+			before = w.written
+		}
 		w.hold.RLock()
 		err := w.transaction(ctx)
 		w.hold.RUnlock()
@@ -368,6 +385,7 @@ func (t *owned) put(id string, s history.State) {
 func (w *writer) commit() {
 	w.commits++
 	w.total.Add(w.changes)
+	w.written += w.changes
 	w.undo, w.changes = w.undo[:0], 0
 }
 

@@ -1,0 +1,287 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"binrelay/bench/internal/relayproc"
+	"binrelay/bench/services"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// The rows of facts/peers-measured.md: bigint key, varchar(40), int, decimal, timestamp(6), bigint, about 70 B.
+const (
+	drainPartitions = 6
+	drainDB         = "drain"
+)
+
+// drain lets the built relay deliver a backlog of a real MySQL and MariaDB to a real Kafka: rows a second, rows
+// per CPU-second of the relay, and its memory. The floor is a bare kgo client that produces the same keys and
+// values to the same broker with the same settings.
+func (s *suite) drain(ctx context.Context) error {
+	if !s.real {
+		return nil
+	}
+	dir, err := os.MkdirTemp("", "binrelay-bench")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	program, err := relayproc.Build(ctx, dir)
+	if err != nil {
+		return err
+	}
+	k, err := services.StartKafka(ctx, services.KafkaOptions{})
+	if err != nil {
+		return err
+	}
+	defer k.Wipe()
+	if err := warmUp(ctx, broker{"kafka", k.Seeds()}); err != nil {
+		return err
+	}
+	for _, kind := range []string{"mysql", "mariadb"} {
+		if err := s.drainOf(ctx, program, dir, kind, k); err != nil {
+			return fmt.Errorf("%s: %w", kind, err)
+		}
+	}
+	return nil
+}
+
+// backlog is a run of transactions in the binlog, from the set of GTIDs before it.
+type backlog struct {
+	name, table, from string
+	rows              int64
+}
+
+func (s *suite) drainOf(ctx context.Context, program, dir, kind string, k *services.Kafka) error {
+	db, err := services.StartDatabase(ctx, kind)
+	if err != nil {
+		return err
+	}
+	defer db.Wipe()
+	if err := db.Exec("CREATE DATABASE " + drainDB); err != nil {
+		return err
+	}
+	// A whole-second part each at the speeds to be expected, whatever -seconds says: a drain has a beginning,
+	// and its second half is what compares with a warm peer.
+	for _, b := range []struct {
+		name      string
+		rows, txn int
+	}{{"10 rows a transaction", 300_000, 10}, {"1000 rows a transaction", 600_000, 1000}} {
+		log, err := fill(db, b.name, b.rows, b.txn)
+		if err != nil {
+			return err
+		}
+		if err := s.drainBacklog(ctx, program, dir, db, k, log); err != nil {
+			return fmt.Errorf("%s: %w", b.name, err)
+		}
+	}
+	return nil
+}
+
+// fill writes 70 % inserts, 20 % updates and 10 % deletes.
+func fill(db *services.DB, name string, rows, txn int) (backlog, error) {
+	b := backlog{name: name, table: fmt.Sprintf("m%d", txn), rows: int64(rows)}
+	c, err := db.Connect(drainDB)
+	if err != nil {
+		return b, err
+	}
+	defer c.Close()
+	if _, err := c.Execute("CREATE TABLE " + b.table + " (id BIGINT PRIMARY KEY, name VARCHAR(40), qty INT, price DECIMAL(12,2), ts TIMESTAMP(6) NULL, n BIGINT)"); err != nil {
+		return b, err
+	}
+	if b.from, err = db.GTIDs(); err != nil {
+		return b, err
+	}
+	next := 0
+	var sql strings.Builder
+	for done := 0; done < rows; done += txn {
+		insert, update := txn*7/10, txn*2/10
+		first := next
+		sql.Reset()
+		fmt.Fprintf(&sql, "INSERT INTO %s VALUES ", b.table)
+		for i := range insert {
+			if i > 0 {
+				sql.WriteByte(',')
+			}
+			fmt.Fprintf(&sql, "(%d,'customer name %d',%d,%d.%02d,'2026-03-04 05:06:07.%06d',%d)", next, next*7919%100_000, next%1000, next%90_000, next%100, next%1_000_000, next*31)
+			next++
+		}
+		for _, q := range []string{"BEGIN", sql.String(),
+			fmt.Sprintf("UPDATE %s SET qty=qty+1 WHERE id BETWEEN %d AND %d", b.table, first, first+update-1),
+			fmt.Sprintf("DELETE FROM %s WHERE id BETWEEN %d AND %d", b.table, first+insert-txn/10, first+insert-1),
+			"COMMIT"} {
+			if _, err := c.Execute(q); err != nil {
+				return b, fmt.Errorf("%.100s: %w", q, err)
+			}
+		}
+	}
+	return b, nil
+}
+
+// drained is what one drain cost.
+type drained struct {
+	rows, perCPU         float64 // a second, per CPU-second of the relay's process, start included
+	warmRows, warmPerCPU float64 // the same of the second half
+	memory               float64 // MiB, peak
+}
+
+func (s *suite) drainBacklog(ctx context.Context, program, dir string, db *services.DB, k *services.Kafka, b backlog) error {
+	cl, err := kgo.NewClient(kgo.SeedBrokers(k.Seeds()...))
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	adm := kadm.NewClient(cl)
+	var rows, perCPU, warmRows, warmPerCPU, memory, floor []float64
+	for range s.runs {
+		topic := fmt.Sprintf("drain-%d", topicNumber.Add(1))
+		if _, err := adm.CreateTopic(ctx, drainPartitions, 1, nil, topic); err != nil {
+			return err
+		}
+		d, err := drainOnce(ctx, program, filepath.Join(dir, topic), db, k, adm, topic, b)
+		if err != nil {
+			return err
+		}
+		f, err := produceSame(ctx, k, adm, topic)
+		if err != nil {
+			return fmt.Errorf("floor: %w", err)
+		}
+		adm.DeleteTopics(ctx, topic)
+		rows, perCPU, floor = append(rows, d.rows), append(perCPU, d.perCPU), append(floor, f)
+		warmRows, warmPerCPU, memory = append(warmRows, d.warmRows), append(warmPerCPU, d.warmPerCPU), append(memory, d.memory)
+	}
+	where := fmt.Sprintf("%s → kafka, %s", db.Kind, b.name)
+	s.emit(measured("drain", where, "rows/s", rows))
+	s.emit(measured("drain", where+", 2nd half", "rows/s", warmRows))
+	s.emit(measured("drain", where, "rows/CPU-s", perCPU).over(floor))
+	r := measured("drain", where+", 2nd half", "rows/CPU-s", warmPerCPU).over(floor)
+	if r.Ratio != nil {
+		r = r.want("CPU per row ≤ 1.6 × bare kgo's", *r.Ratio >= 1/1.6)
+	}
+	s.emit(r)
+	r = measured("drain", where+", peak memory", "MiB", memory)
+	s.emit(r.want("≤ 128 MiB", r.Max <= 128))
+	return nil
+}
+
+// drainOnce starts a relay on an empty log at the backlog's beginning and waits until Kafka holds all of it.
+func drainOnce(ctx context.Context, program, wal string, db *services.DB, k *services.Kafka, adm *kadm.Client, topic string, b backlog) (drained, error) {
+	const patience = 3 * time.Minute
+	port, err := services.FreePorts(1)
+	if err != nil {
+		return drained{}, err
+	}
+	defer os.RemoveAll(wal)
+	t0 := time.Now()
+	p, err := relayproc.Start(program, map[string]string{
+		"MYSQL_URL": db.URL(), "MYSQL_START": b.from, "TABLES": drainDB + "." + b.table,
+		"KAFKA_BROKERS": k.Brokers, "TOPIC": topic, "KAFKA_COMPRESSION": "lz4", "WAL_DIR": wal, "HTTP_ADDR": "127.0.0.1:" + strconv.Itoa(port),
+	})
+	if err != nil {
+		return drained{}, err
+	}
+	defer p.Kill()
+	var half struct {
+		at   time.Time
+		cpu  time.Duration
+		rows int64
+	}
+	for {
+		n, err := arrived(ctx, adm, topic)
+		now, cpu := time.Now(), relayproc.CPU(p.PID())
+		switch {
+		case err != nil:
+			return drained{}, err
+		case p.Exited():
+			return drained{}, fmt.Errorf("the relay ended with code %d:\n%s", p.ExitCode(), relayproc.Tail(p.Log(), 6))
+		case now.Sub(t0) > patience:
+			return drained{}, fmt.Errorf("%d of %d rows after %v; the relay's last lines:\n%s", n, b.rows, patience, relayproc.Tail(p.Log(), 6))
+		case n > b.rows:
+			return drained{}, fmt.Errorf("%d records for %d rows", n, b.rows)
+		case n == b.rows:
+			took := now.Sub(t0)
+			return drained{
+				rows: float64(n) / took.Seconds(), perCPU: float64(n) / cpu.Seconds(),
+				warmRows:   float64(n-half.rows) / now.Sub(half.at).Seconds(),
+				warmPerCPU: float64(n-half.rows) / max(cpu-half.cpu, 10*time.Millisecond).Seconds(),
+				memory:     float64(p.Peak().HighWater) / 1024,
+			}, nil
+		case n >= b.rows/2 && half.at.IsZero():
+			half.at, half.cpu, half.rows = now, cpu, n
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// produceSame is the floor: reads the topic that the relay filled, then produces the same keys and values to a new
+// topic with a bare kgo client, and returns rows per CPU-second of that. Reading is not counted.
+func produceSame(ctx context.Context, k *services.Kafka, adm *kadm.Client, from string) (float64, error) {
+	want, err := arrived(ctx, adm, from)
+	if err != nil {
+		return 0, err
+	}
+	records, err := consume(ctx, k, from, want)
+	if err != nil {
+		return 0, err
+	}
+	topic := from + "-floor"
+	if _, err := adm.CreateTopic(ctx, drainPartitions, 1, nil, topic); err != nil {
+		return 0, err
+	}
+	defer adm.DeleteTopics(context.WithoutCancel(ctx), topic)
+	cl, err := kgo.NewClient(kgo.SeedBrokers(k.Seeds()...), kgo.RequiredAcks(kgo.AllISRAcks()), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ProducerLinger(5*time.Millisecond), kgo.ProducerBatchCompression(kgo.Lz4Compression()), kgo.MaxBufferedRecords(100_000),
+		kgo.DefaultProduceTopic(topic))
+	if err != nil {
+		return 0, err
+	}
+	defer cl.Close()
+	t0 := ownCPU()
+	for _, r := range records {
+		cl.Produce(ctx, &kgo.Record{Key: r.Key, Value: r.Value, Partition: r.Partition}, nil)
+	}
+	if err := cl.Flush(ctx); err != nil {
+		return 0, err
+	}
+	used := ownCPU() - t0
+	if n, err := arrived(ctx, adm, topic); err != nil || n != want {
+		return 0, errors.Join(err, fmt.Errorf("%d of %d records arrived", n, want))
+	}
+	return float64(want) / used.Seconds(), nil
+}
+
+func consume(ctx context.Context, k *services.Kafka, topic string, n int64) ([]*kgo.Record, error) {
+	cl, err := kgo.NewClient(kgo.SeedBrokers(k.Seeds()...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		return nil, err
+	}
+	defer cl.Close()
+	ctx, stop := context.WithTimeout(ctx, time.Minute)
+	defer stop()
+	records := make([]*kgo.Record, 0, n)
+	for int64(len(records)) < n {
+		f := cl.PollFetches(ctx)
+		if err := f.Err0(); err != nil {
+			return nil, err
+		}
+		records = append(records, f.Records()...)
+	}
+	return records, nil
+}
+
+// ownCPU is the processor time of this process so far.
+func ownCPU() time.Duration {
+	var u syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
