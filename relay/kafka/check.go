@@ -105,9 +105,7 @@ func (s *Sink) checkVersion(ctx context.Context, cl *kgo.Client, fs *Findings) {
 	v := kversion.FromApiVersionsResponse(resp)
 	if max, ok := v.LookupMaxKeyVersion(61); s.resume && (!ok || max < 0) {
 		fs.add(Stop, "Kafka "+v.VersionGuess(), "exactly-once needs Kafka 2.8 or later (DescribeProducers); set DELIVERY=at-least-once")
-		return
 	}
-	fs.add(Good, "Kafka "+v.VersionGuess(), "")
 }
 
 func (s *Sink) checkTopic(ctx context.Context, adm *kadm.Client, mt *kmsg.MetadataResponseTopic, fs *Findings) {

@@ -45,6 +45,10 @@ func (s *Sink) recycle(it *item) {
 // Send is relay.Sink's. It returns when the batch is queued for the journal: the sync of one batch
 // overlaps with the preparation of the next.
 func (s *Sink) Send(ctx context.Context, b *relay.Batch) error {
+	if s.next != 0 && b.First != s.next || b.Last < b.First {
+		release(b)
+		return fmt.Errorf("kafka: log entries %d to %d do not follow %d", b.First, b.Last, s.next-1)
+	}
 	it := s.newItem()
 	it.kind, it.batch = kindBatch, b
 	err := s.resolve(ctx, it, b.Records)
@@ -59,8 +63,10 @@ func (s *Sink) Send(ctx context.Context, b *relay.Batch) error {
 	s.mu.Lock()
 	broken := s.broken
 	s.mu.Unlock()
+	last := b.Last // b is not ours any more once it is queued
 	select {
 	case s.jq <- it:
+		s.next = last + 1
 		return nil
 	case <-ctx.Done():
 		err = ctx.Err()
@@ -135,7 +141,7 @@ func (s *Sink) pack(it *item, first, last uint64, recs []relay.Record) {
 // room waits until the batch may be in flight too, and counts it.
 func (s *Sink) room(ctx context.Context, records, bytes int) error {
 	full := func() bool {
-		return s.inFlight > 0 && (s.inFlight+records > maxInFlightRecords || s.inBytes+bytes > maxInFlightBytes)
+		return s.inFlight > 0 && (s.inFlight+records > maxInFlightRecords || s.inBytes+bytes > s.maxBytes)
 	}
 	s.mu.Lock()
 	if s.err == nil && !full() {

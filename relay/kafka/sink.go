@@ -37,6 +37,7 @@ type Sink struct {
 	idempotent bool // sequence numbers
 	resume     bool // and what a session left open is settled by them
 	renewAfter uint64
+	maxBytes   int
 	patience   time.Duration
 
 	startMu sync.Mutex // Start and Close
@@ -53,6 +54,7 @@ type Sink struct {
 
 	packed sync.Pool // *item
 	gen    uint64    // of Send: partition.slotGen
+	next   uint64    // of Send: the entry that must come next; 0: any
 
 	mu       sync.Mutex
 	cond     *sync.Cond
@@ -90,7 +92,7 @@ func New(cfg Config) (*Sink, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	s := &Sink{cfg: cfg, log: cfg.Logger, renewAfter: renewAfter, patience: patience}
+	s := &Sink{cfg: cfg, log: cfg.Logger, renewAfter: renewAfter, maxBytes: maxInFlightBytes, patience: patience}
 	s.comp, _ = compressor(cfg.Compression)
 	if s.solo = s.comp; s.solo == nil {
 		s.solo, _ = compressor("snappy")
@@ -137,10 +139,11 @@ func (s *Sink) Start(ctx context.Context) (uint64, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.st.covered == 0 {
-		return 0, nil
+	s.next = 0
+	if s.st.covered > 0 {
+		s.next = s.st.covered + 1
 	}
-	return s.st.covered + 1, nil
+	return s.next, nil
 }
 
 // begin brings the sink to where Send may be called.
