@@ -153,7 +153,7 @@ func floatType(r *rand.Rand, _ string) testType {
 		}
 	}
 	if r.IntN(2) == 0 {
-		return testType{ddl: pick(r, "FLOAT", "FLOAT UNSIGNED", "FLOAT(7,3)"), sel: "CAST(?+0e0 AS CHAR)", lit: values(32)}
+		return testType{ddl: pick(r, "FLOAT", "FLOAT UNSIGNED", "FLOAT(7,3)"), sel: "CAST(?*1e0 AS CHAR)", lit: values(32)}
 	}
 	return testType{ddl: pick(r, "DOUBLE", "DOUBLE", "DOUBLE UNSIGNED"), sel: selText, lit: values(64)}
 }

@@ -35,7 +35,7 @@ var errRowShort = errors.New("row image ends before its columns do")
 // open begins a rows event of type typ.
 func (r *rowsReader) open(p *plan, typ byte, body []byte) error {
 	r.p, r.typ, r.body = p, typ, body
-	r.partial = typ == evPartialUpdate
+	r.partial, r.partialBits = typ == evPartialUpdate, nil
 	if p.uncountable != nil {
 		return p.uncountable
 	}

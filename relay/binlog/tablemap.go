@@ -339,7 +339,7 @@ const collationBinary = 63
 // text gives each text column its charset, and ENUM and SET columns their members in UTF-8.
 func (p *plan) text(cs *charsets) {
 	nText, nEnum := 0, 0
-	geometry := p.countsGeometry(&cs.text)
+	also := p.alsoCollated(&cs.text)
 	for i := range p.cols {
 		c := &p.cols[i]
 		fc := &p.table.Columns[i]
@@ -349,7 +349,7 @@ func (p *plan) text(cs *charsets) {
 		case isText(c.typ):
 			id, ok = cs.text.of(nText)
 			nText++
-		case c.typ == typeGeometry && geometry:
+		case c.typ == also:
 			nText++
 			continue
 		case c.typ == typeEnum || c.typ == typeSet:
@@ -394,19 +394,26 @@ func (p *plan) text(cs *charsets) {
 	}
 }
 
-// countsGeometry reports whether GEOMETRY columns have an entry among the text columns' collations: MariaDB
-// gives them one, MySQL does not.
-func (p *plan) countsGeometry(c *collations) bool {
-	if c.all == nil {
-		return p.mariadb
+// alsoCollated is the type that has entries among the text columns' collations without being text: GEOMETRY
+// on MariaDB, VECTOR on MySQL. 0 where a list is too short for that.
+func (p *plan) alsoCollated(c *collations) byte {
+	also := byte(typeVector)
+	if p.mariadb {
+		also = typeGeometry
 	}
-	text := 0
+	if c.all == nil {
+		return also
+	}
+	n := 0
 	for i := range p.cols {
-		if isText(p.cols[i].typ) {
-			text++
+		if isText(p.cols[i].typ) || p.cols[i].typ == also {
+			n++
 		}
 	}
-	return len(c.all) > text
+	if len(c.all) < n {
+		return 0
+	}
+	return also
 }
 
 func (p *plan) refuse(err error, hint string) { p.unreadable, p.hint = err, hint }
