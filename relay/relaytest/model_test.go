@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -143,98 +142,78 @@ func TestSinkModelRefusesAndGoesOn(t *testing.T) {
 	}
 }
 
-// rowsHandler turns the entries of a ScriptedSource into one record a row, some time later.
-type rowsHandler struct{ delay func() time.Duration }
-
-func (h rowsHandler) Go(j *relay.Job) {
-	work := func() {
-		for _, e := range j.Entries {
-			rows, err := ScriptedRows(e.Data)
-			if err != nil {
-				j.Fault = &relay.Fault{Function: "decode", Seq: e.Seq, Err: err.Error()}
-				break
-			}
-			for _, r := range rows {
-				key := fmt.Append(nil, r.Row%5)
-				j.Out.Records = append(j.Out.Records, relay.Record{Topic: "t", Partition: -1, Hash: key, Key: key, Value: fmt.Append(nil, r.Transaction), Seq: e.Seq, Row: int32(r.Row)})
-			}
-			j.Covered++
+func TestSinkModelSettlesWhatACrashLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Sink{AckDelay: func() time.Duration { return time.Hour }, Arrived: func(n int) int { return n - 1 }}
+		ctx := context.Background()
+		if _, err := s.Start(ctx); err != nil {
+			t.Fatal(err)
 		}
-		j.Done <- struct{}{}
-	}
-	time.AfterFunc(h.delay(), work)
+		released := 0
+		for i := uint64(1); i <= 3; i++ {
+			b := &relay.Batch{First: i, Last: i, Release: func() { released++ }}
+			b.Records = []relay.Record{{Topic: "t", Partition: 1, Seq: i, Value: []byte("v")}}
+			if err := s.Send(ctx, b); err != nil {
+				t.Fatal(err)
+			}
+			b.Records[0].Value[0] = 'x' // what is handed over is the journal's
+		}
+		if s.Acked() != 0 || s.Status().InFlight != 3 {
+			t.Errorf("acked %d, %+v", s.Acked(), s.Status())
+		}
+		n := s.Crash()
+		if err := s.Send(ctx, &relay.Batch{First: 4, Last: 4}); !errors.Is(err, ErrCrashed) {
+			t.Errorf("Send of the dead process = %v", err)
+		}
+		if got := n.Records("t")[1]; len(got) != 2 {
+			t.Errorf("%d records had arrived, want 2", len(got))
+		}
+		next, err := n.Start(ctx)
+		if got := n.Records("t")[1]; err != nil || next != 4 || len(got) != 3 || string(got[2].Value) != "v" {
+			t.Errorf("Start = %d, %v with %d records, want 4 with 3", next, err, len(got))
+		}
+		time.Sleep(2 * time.Hour)
+		if released != 0 || n.Acked() != 3 {
+			t.Errorf("%d batches of the dead process were released, acked %d", released, n.Acked())
+		}
+	})
 }
 
-// TestModelsSurviveCrashes runs the real relay on the models, kills it again and again, and expects every
-// row once and in order: the models are fit for the relay's own simulations.
-func TestModelsSurviveCrashes(t *testing.T) {
-	for seed := range uint64(30) {
-		synctest.Test(t, func(t *testing.T) {
-			rng := NewRand(seed)
-			ms := func(n int) func() time.Duration { return rng.UpTo(time.Duration(n) * time.Millisecond) }
-			const transactions = 200
-			src := &ScriptedSource{Seed: seed, PartRows: 3, Rows: func(n int) int { return n * 7 % 11 }}
-			src.Break = func(int) error {
-				time.Sleep(ms(3)())
-				if rng.OneIn(50) {
-					return ErrBroken
-				}
-				return nil
+func TestScriptedSourceStartsOverInsideATransaction(t *testing.T) {
+	breaks := 0
+	s := &ScriptedSource{Rows: func(n int) int { return n - 1 }, PartRows: 1, Break: func(n int) error {
+		if n == 3 {
+			if breaks++; breaks == 2 {
+				return ErrBroken
 			}
-			log := &Log{CommitDelay: ms(8), MaxBytes: 2000}
-			sink := &Sink{AckDelay: ms(20), MaxInFlight: 50, Arrived: func(n int) int { return rng.IntN(n + 1) }}
-			sink.AfterSend = func(*relay.Batch) error {
-				if rng.OneIn(40) {
-					return ErrBroken
-				}
-				return nil
-			}
-			src.Extend(transactions)
-			for kills := 0; ; kills++ {
-				ctx, cancel := context.WithCancel(t.Context())
-				r := &relay.Relay{Source: src, Log: log, Sink: sink, Handler: rowsHandler{ms(5)}, Logger: slog.New(slog.DiscardHandler),
-					Backoff: func(int) time.Duration { return time.Millisecond }, ShutdownTimeout: time.Minute}
-				done := make(chan error, 1)
-				go func() { done <- r.Run(ctx) }()
-				if kills == 20 {
-					for string(log.Position()) != fmt.Sprint(transactions) {
-						time.Sleep(10 * time.Millisecond)
-					}
-					if err := log.Sync(ctx); err != nil { // Run drains what is readable
-						t.Fatal(err)
-					}
-					cancel()
-					if err := <-done; err != nil {
-						t.Fatal(err)
-					}
-					break
-				}
-				time.Sleep(time.Duration(rng.IntN(120)) * time.Millisecond)
-				cancel() // what is left of the process ends; it reaches nothing that outlives it
-				log, sink = log.Crash(), sink.Crash()
-				<-done
-			}
-			total := 0
-			for p, recs := range sink.Records("t") {
-				last := map[string]int{}
-				for _, r := range recs {
-					var n int
-					fmt.Sscan(string(r.Value), &n)
-					if at := n*100 + int(r.Row); at <= last[string(r.Key)] {
-						t.Fatalf("seed %d partition %d: transaction %d row %d after %d", seed, p, n, r.Row, last[string(r.Key)])
-					} else {
-						last[string(r.Key)] = at
-					}
-					total++
-				}
-			}
-			want := 0
-			for n := 1; n <= transactions; n++ {
-				want += src.Rows(n)
-			}
-			if total != want {
-				t.Errorf("seed %d: %d records, want %d", seed, total, want)
-			}
-		})
+		}
+		return nil
+	}}
+	s.Extend(3)
+	var pos []byte
+	got := ""
+	emit := func(p relay.Part) error {
+		got += fmt.Sprintf("[%q first=%t more=%t at %s]", p.Data, p.First, p.More, p.Pos)
+		if !p.More {
+			pos = p.Pos
+		}
+		if string(p.Pos) == "3" {
+			return io.EOF
+		}
+		return nil
+	}
+	if err := s.Stream(context.Background(), nil, emit); err != ErrBroken {
+		t.Fatal(err)
+	}
+	if err := s.Stream(context.Background(), pos, emit); err != io.EOF {
+		t.Fatal(err)
+	}
+	want := `["" first=true more=false at 0]["" first=true more=false at 1]["2 0\n" first=true more=false at 2]["3 0\n" first=true more=true at ]` +
+		`["3 0\n" first=true more=true at ]["3 1\n" first=false more=false at 3]`
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if rows, err := ScriptedRows([]byte("3 0\n3 1\n")); err != nil || fmt.Sprint(rows) != "[{3 0} {3 1}]" {
+		t.Errorf("%v, %v", rows, err)
 	}
 }
