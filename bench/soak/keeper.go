@@ -79,15 +79,20 @@ func (k *keeper) again() error {
 	return k.start()
 }
 
-// rampage kills and starts at random until ctx ends, at least n times. The relay runs when it returns.
-func (k *keeper) rampage(ctx context.Context, r *rand.Rand, longest time.Duration, n int) error {
-	for i := 0; ctx.Err() == nil || i < n; i++ {
-		// A part of the kills hits the start, where the dead session is settled.
-		life := longest/8 + time.Duration(r.Int64N(int64(longest)))
-		if r.IntN(4) == 0 {
-			life = 30*time.Millisecond + time.Duration(r.Int64N(int64(longest/8)))
-		}
+// rampage kills and starts at random until enough ends, at least n times, or until ctx ends. The relay runs
+// when it returns.
+func (k *keeper) rampage(ctx, enough context.Context, r *rand.Rand, longest time.Duration, n int) error {
+	for i := 0; ctx.Err() == nil && (enough.Err() == nil || i < n); i++ {
+		life := time.Duration(r.Int64N(int64(longest)))
 		p := k.process()
+		switch r.IntN(4) {
+		case 0: // hits the start, where the dead session is settled
+			life /= 8
+		case 1: // anywhere
+		default: // hits the middle of the work, however slow the machine is
+			delivering(ctx, p, 10*longest)
+			life /= 2
+		}
 		select {
 		case <-p.Done():
 		case <-time.After(life):
@@ -97,6 +102,13 @@ func (k *keeper) rampage(ctx context.Context, r *rand.Rand, longest time.Duratio
 		}
 	}
 	return nil
+}
+
+// delivering waits until this process has had records acknowledged, or for at most most.
+func delivering(ctx context.Context, p *relayproc.Process, most time.Duration) {
+	ctx, stop := context.WithTimeout(ctx, most)
+	defer stop()
+	p.Until(ctx, "it delivers", func(s relayproc.Status) bool { return s.Sink.Records > 0 })
 }
 
 func (k *keeper) killed() int { k.mu.Lock(); defer k.mu.Unlock(); return k.kills }

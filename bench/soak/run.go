@@ -48,7 +48,7 @@ func longForm() config {
 }
 
 func shortForm() config {
-	return config{writers: 4, rows: 25_000, pace: 2_500, kills: 8, longestLife: 2 * time.Second, bulk: 50_000, outage: 8 * time.Second, rounds: 1}
+	return config{writers: 4, rows: 25_000, pace: 1_500, kills: 8, longestLife: 2 * time.Second, bulk: 50_000, outage: 8 * time.Second, rounds: 1}
 }
 
 // result is what a run found.
@@ -215,6 +215,9 @@ func (s *soak) ready(ctx context.Context) error {
 func (s *soak) storm(ctx context.Context) error {
 	s.say("writing; the relay is killed at random, the database and Kafka are restarted and killed")
 	err := s.whileKilling(ctx, s.kills, func() error {
+		if err := s.written(ctx, s.rows/10); err != nil {
+			return err
+		}
 		for range s.rounds {
 			for _, step := range []struct {
 				what  string
@@ -259,12 +262,15 @@ func (s *soak) storm(ctx context.Context) error {
 	if err := s.whileKilling(ctx, 3, s.bigTransaction); err != nil {
 		return err
 	}
-	for s.total.Load() < s.rows+int64(s.bulk) {
+	return s.written(ctx, s.rows+int64(s.bulk))
+}
+
+// written waits until the writers have committed n row changes.
+func (s *soak) written(ctx context.Context, n int64) error {
+	for s.total.Load() < n {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-s.keeper.process().Done():
-			return s.keeper.kill()
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
@@ -273,10 +279,10 @@ func (s *soak) storm(ctx context.Context) error {
 
 // whileKilling does something while the relay is killed again and again, n times at least.
 func (s *soak) whileKilling(ctx context.Context, n int, do func() error) error {
-	killing, stop := context.WithCancel(ctx)
+	enough, stop := context.WithCancel(ctx)
 	rampage := make(chan error, 1)
 	r := rand.New(rand.NewPCG(s.seed, s.rand.Uint64()))
-	go func() { rampage <- s.keeper.rampage(killing, r, s.longestLife, n) }()
+	go func() { rampage <- s.keeper.rampage(ctx, enough, r, s.longestLife, n) }()
 	err := do()
 	stop()
 	return errors.Join(err, <-rampage)

@@ -217,7 +217,8 @@ type Status struct {
 		Backlog uint64 `json:"backlog"`
 	} `json:"wal"`
 	Sink struct {
-		Acked uint64 `json:"acked"`
+		Acked   uint64 `json:"acked"`
+		Records uint64 `json:"records"` // acknowledged to this process
 	} `json:"sink"`
 	Fault json.RawMessage `json:"fault"`
 }
