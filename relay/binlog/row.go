@@ -24,6 +24,9 @@ type rowsReader struct {
 	pos     int
 	present [2][]int32 // columns in each image, ascending
 	images  int        // images of a row: 1, or 2 for updates
+	// empty is set for the one row of an event without any byte of rows: MySQL's MINIMAL image of
+	// INSERT INTO t VALUES () names no column and takes no space.
+	empty   bool
 	partial bool
 	options uint64 // of the row's partial update
 	// partialBits has a bit for each JSON column of the table, whether the image holds it or not.
@@ -83,12 +86,19 @@ func (r *rowsReader) open(p *plan, typ byte, body []byte) error {
 	if len(r.present[0]) == 0 && (r.images == 1 || len(r.present[1]) == 0) && !r.partial && len(c.b) > 0 {
 		return errors.New("rows of no columns") // they would have no bytes and never end
 	}
+	r.empty = len(r.present[0]) == 0 && r.images == 1
 	r.pos = len(body) - len(c.b)
 	return nil
 }
 
 // more reports whether another row follows.
-func (r *rowsReader) more() bool { return r.pos < len(r.body) }
+func (r *rowsReader) more() bool {
+	if r.empty {
+		r.empty = false
+		return true
+	}
+	return r.pos < len(r.body)
+}
 
 // image walks the next image; k is 0, or 1 for the after image of an update. spans, if not nil, has one
 // entry for each column of the table; those of columns that the image leaves out are not touched.
