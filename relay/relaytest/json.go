@@ -90,6 +90,8 @@ func jsonNumber(s string) (typ byte, b []byte, err error) {
 				return jsonInt16, appendLittle(nil, uint64(n), 2), nil
 			case n == int64(int32(n)):
 				return jsonInt32, appendLittle(nil, uint64(n), 4), nil
+			case n > math.MaxUint32: // what MySQL's parser reads as unsigned
+				return jsonUint64, appendLittle(nil, uint64(n), 8), nil
 			}
 			return jsonInt64, appendLittle(nil, uint64(n), 8), nil
 		}

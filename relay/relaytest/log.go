@@ -240,7 +240,7 @@ func (l *Log) Status() relay.LogStatus {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.init()
-	st := relay.LogStatus{Last: l.last(), Durable: l.durable, Bytes: l.bytes(), Commits: l.commits, Segments: 1, FreeDisk: 1 << 40}
+	st := relay.LogStatus{Dropped: l.trimmed, Last: l.last(), Durable: l.durable, Bytes: l.bytes(), Commits: l.commits, Segments: 1, FreeDisk: 1 << 40}
 	st.First = st.Last + 1
 	if len(l.entries) > 0 && l.entries[0].Seq <= st.Last {
 		st.First = l.entries[0].Seq

@@ -76,13 +76,17 @@ func (t *Table) mapBody(f Flavor, full bool) []byte {
 		b = appendField(b, 1, sign)
 	}
 	b = t.appendCharsets(b, f, 2, 3, func(c *column) bool { return c.isCharacter(f) })
-	if !full {
-		return b
-	}
 	if kinds := t.geometryTypes(); len(kinds) > 0 {
 		b = appendField(b, 7, kinds)
 	}
+	if dims := t.vectorDimensions(); len(dims) > 0 {
+		b = appendField(b, 13, dims)
+	}
+	if !full {
+		return b
+	}
 	b = appendField(b, 4, t.names())
+	b = t.appendCharsets(b, f, 10, 11, func(c *column) bool { return c.typ == tyEnum || c.typ == tySet })
 	for _, s := range []struct{ typ, field byte }{{tySet, 5}, {tyEnum, 6}} {
 		if v := t.members(s.typ); len(v) > 0 {
 			b = appendField(b, s.field, v)
@@ -95,8 +99,7 @@ func (t *Table) mapBody(f Flavor, full bool) []byte {
 		}
 		b = appendField(b, 8, key)
 	}
-	b = t.appendCharsets(b, f, 10, 11, func(c *column) bool { return c.typ == tyEnum || c.typ == tySet })
-	if f == MySQL {
+	if f != MariaDB {
 		b = appendField(b, 12, t.visible())
 	}
 	return b
@@ -130,18 +133,21 @@ func (c *column) wire(f Flavor) (typ byte, meta []byte) {
 	return c.typ, nil
 }
 
-// isCharacter tells which columns have a collation in the map: text and bytes, but no enum and set.
+// isCharacter tells which columns have a collation in the map: text and bytes of all kinds, but no enum and set.
 func (c *column) isCharacter(f Flavor) bool {
 	switch c.typ {
-	case tyString, tyVarchar, tyBlob:
+	case tyString, tyVarchar, tyBlob, tyVector:
 		return true
 	}
-	return c.typ == tyJSON && f == MariaDB
+	return (c.typ == tyJSON || c.typ == tyGeometry) && f == MariaDB
 }
 
 func (c *column) collationID(f Flavor) uint16 {
-	if c.typ == tyJSON {
+	switch {
+	case c.typ == tyJSON:
 		return 46 // MariaDB: utf8mb4_bin
+	case c.charset == nil:
+		return 63 // binary
 	}
 	return c.charset.collationID(f)
 }
@@ -233,6 +239,15 @@ func (t *Table) geometryTypes() (b []byte) {
 	for i := range t.cols {
 		if t.cols[i].typ == tyGeometry {
 			b = append(b, kinds[t.cols[i].sqlType])
+		}
+	}
+	return b
+}
+
+func (t *Table) vectorDimensions() (b []byte) {
+	for i := range t.cols {
+		if t.cols[i].typ == tyVector {
+			b = appendLenEnc(b, t.cols[i].chars)
 		}
 	}
 	return b
