@@ -32,7 +32,7 @@ func (l walLog) Status() relay.LogStatus {
 	if s.Err != nil && !errors.Is(s.Err, wal.ErrClosed) {
 		full = s.Err.Error()
 	}
-	return relay.LogStatus{First: s.First, Last: s.Last, Durable: s.Durable, Bytes: s.Bytes, Full: full,
+	return relay.LogStatus{First: s.First, Dropped: s.Dropped, Last: s.Last, Durable: s.Durable, Bytes: s.Bytes, Full: full,
 		FreeDisk: s.Free, Commits: s.Commits, Segments: s.Segments}
 }
 

@@ -98,7 +98,7 @@ func (r *Relay) deliverOnce(ctx context.Context) (sent bool, err error) {
 	switch {
 	case next == 0:
 		next = st.First
-	case next < st.First:
+	case next <= st.Dropped:
 		return false, Permanent(fmt.Errorf("the log begins at entry %d, but entries from %d on were never handed to Kafka", st.First, next),
 			"WAL_DIR holds a session and a log that do not belong together; restore both from the same copy, or start anew with an empty WAL_DIR and MYSQL_START")
 	case next > st.Last+1 && next > st.Durable+1:

@@ -27,6 +27,7 @@ type Log interface {
 // LogStatus is what /status and /metrics show of the log.
 type LogStatus struct {
 	First    uint64 `json:"first"`   // oldest entry kept
+	Dropped  uint64 `json:"-"`       // every entry up to it is gone, those of abandoned transactions included
 	Last     uint64 `json:"last"`    // newest readable entry
 	Durable  uint64 `json:"durable"` // newest durable entry, parts of an open transaction included
 	Bytes    int64  `json:"bytes"`   // on disk

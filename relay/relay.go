@@ -97,11 +97,11 @@ func (r *Relay) Run(ctx context.Context) error {
 		_ = r.Log.Sync(syncCtx) // a full disk or a failed log: what is durable is drained all the same
 		cancel()
 		r.drain(ctx, deliverDone, &deliverEnded, &err)
-		stopDeliver()
-		if !deliverEnded {
-			if e := <-deliverDone; e != nil && err == nil {
-				err = e
-			}
+	}
+	stopDeliver()
+	if !deliverEnded {
+		if e := <-deliverDone; e != nil && err == nil {
+			err = e
 		}
 	}
 	<-trimDone
