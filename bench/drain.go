@@ -13,6 +13,7 @@ import (
 
 	"binrelay/bench/internal/relayproc"
 	"binrelay/bench/services"
+	"binrelay/relay/relaytest"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -24,13 +25,10 @@ const (
 	drainDB         = "drain"
 )
 
-// drain lets the built relay deliver a backlog of a real MySQL and MariaDB to a real Kafka: rows a second, rows
-// per CPU-second of the relay, and its memory. The floor is a bare kgo client that produces the same keys and
-// values to the same broker with the same settings.
+// drain lets the built relay deliver a backlog: from the embedded source to the embedded broker, then from a real
+// MySQL and MariaDB to a real Kafka. Rows a second, rows per CPU-second of the relay, and its memory. The floor is a
+// bare kgo client that produces the same keys and values to the same broker with the same settings.
 func (s *suite) drain(ctx context.Context) error {
-	if !s.real {
-		return nil
-	}
 	dir, err := os.MkdirTemp("", "binrelay-bench")
 	if err != nil {
 		return err
@@ -40,29 +38,83 @@ func (s *suite) drain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := s.drainEmbedded(ctx, program, dir); err != nil {
+		return fmt.Errorf("embedded: %w", err)
+	}
+	if !s.real {
+		return nil
+	}
 	k, err := services.StartKafka(ctx, services.KafkaOptions{})
 	if err != nil {
 		return err
 	}
 	defer k.Wipe()
-	if err := warmUp(ctx, broker{"kafka", k.Seeds()}); err != nil {
+	to := broker{"kafka", k.Seeds()}
+	if err := warmUp(ctx, to); err != nil {
 		return err
 	}
 	for _, kind := range []string{"mysql", "mariadb"} {
-		if err := s.drainOf(ctx, program, dir, kind, k); err != nil {
+		if err := s.drainReal(ctx, program, dir, kind, to); err != nil {
 			return fmt.Errorf("%s: %w", kind, err)
 		}
 	}
 	return nil
 }
 
-// backlog is a run of transactions in the binlog, from the set of GTIDs before it.
+// backlog is a run of transactions in a binlog.
 type backlog struct {
-	name, table, from string
-	rows              int64
+	source string // name of the server, for the table
+	name   string
+	url    string // MYSQL_URL
+	from   string // MYSQL_START
+	tables string
+	rows   int64
 }
 
-func (s *suite) drainOf(ctx context.Context, program, dir, kind string, k *services.Kafka) error {
+// drainShapes are the transactions of the peers' measurements.
+var drainShapes = []struct {
+	name      string
+	rows, txn int
+}{{"10 rows a transaction", 300_000, 10}, {"1000 rows a transaction", 600_000, 1000}}
+
+func (s *suite) drainEmbedded(ctx context.Context, program, dir string) error {
+	to, stop, err := embeddedBroker(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	for _, shape := range drainShapes {
+		src, err := relaytest.StartSource(relaytest.SourceConfig{})
+		if err != nil {
+			return err
+		}
+		defer src.Close()
+		t := src.CreateTable("CREATE TABLE " + drainDB + ".m (id BIGINT PRIMARY KEY, name VARCHAR(40), qty INT, price DECIMAL(12,2), ts TIMESTAMP(6) NULL, n BIGINT)")
+		row := func(i, qty int) []any {
+			return relaytest.Row(i, fmt.Sprintf("customer name %d", i), qty, fmt.Sprintf("%d.%02d", i%90_000, i%100), "2026-03-04 05:06:07.000008", i*31)
+		}
+		var txn []relaytest.Change
+		for i := range shape.txn * 7 / 10 {
+			txn = append(txn, relaytest.Insert(t, row(i, i)...))
+		}
+		for i := range shape.txn * 2 / 10 {
+			txn = append(txn, relaytest.Update(t, row(i, i), row(i, i+1)))
+		}
+		for i := range shape.txn / 10 {
+			txn = append(txn, relaytest.Delete(t, row(i, i+1)...))
+		}
+		if err := src.Repeat(shape.rows/shape.txn, txn); err != nil {
+			return err
+		}
+		b := backlog{"embedded", shape.name, src.URL(), "earliest", drainDB + ".*", int64(shape.rows)}
+		if err := s.drainBacklog(ctx, program, dir, to, b); err != nil {
+			return fmt.Errorf("%s: %w", shape.name, err)
+		}
+	}
+	return nil
+}
+
+func (s *suite) drainReal(ctx context.Context, program, dir, kind string, to broker) error {
 	db, err := services.StartDatabase(ctx, kind)
 	if err != nil {
 		return err
@@ -71,18 +123,13 @@ func (s *suite) drainOf(ctx context.Context, program, dir, kind string, k *servi
 	if err := db.Exec("CREATE DATABASE " + drainDB); err != nil {
 		return err
 	}
-	// A whole-second part each at the speeds to be expected, whatever -seconds says: a drain has a beginning,
-	// and its second half is what compares with a warm peer.
-	for _, b := range []struct {
-		name      string
-		rows, txn int
-	}{{"10 rows a transaction", 300_000, 10}, {"1000 rows a transaction", 600_000, 1000}} {
-		log, err := fill(db, b.name, b.rows, b.txn)
+	for _, shape := range drainShapes {
+		b, err := fill(db, shape.name, shape.rows, shape.txn)
 		if err != nil {
 			return err
 		}
-		if err := s.drainBacklog(ctx, program, dir, db, k, log); err != nil {
-			return fmt.Errorf("%s: %w", b.name, err)
+		if err := s.drainBacklog(ctx, program, dir, to, b); err != nil {
+			return fmt.Errorf("%s: %w", shape.name, err)
 		}
 	}
 	return nil
@@ -90,13 +137,14 @@ func (s *suite) drainOf(ctx context.Context, program, dir, kind string, k *servi
 
 // fill writes 70 % inserts, 20 % updates and 10 % deletes.
 func fill(db *services.DB, name string, rows, txn int) (backlog, error) {
-	b := backlog{name: name, table: fmt.Sprintf("m%d", txn), rows: int64(rows)}
+	table := fmt.Sprintf("m%d", txn)
+	b := backlog{source: db.Kind, name: name, url: db.URL(), tables: drainDB + "." + table, rows: int64(rows)}
 	c, err := db.Connect(drainDB)
 	if err != nil {
 		return b, err
 	}
 	defer c.Close()
-	if _, err := c.Execute("CREATE TABLE " + b.table + " (id BIGINT PRIMARY KEY, name VARCHAR(40), qty INT, price DECIMAL(12,2), ts TIMESTAMP(6) NULL, n BIGINT)"); err != nil {
+	if _, err := c.Execute("CREATE TABLE " + table + " (id BIGINT PRIMARY KEY, name VARCHAR(40), qty INT, price DECIMAL(12,2), ts TIMESTAMP(6) NULL, n BIGINT)"); err != nil {
 		return b, err
 	}
 	if b.from, err = db.GTIDs(); err != nil {
@@ -108,7 +156,7 @@ func fill(db *services.DB, name string, rows, txn int) (backlog, error) {
 		insert, update := txn*7/10, txn*2/10
 		first := next
 		sql.Reset()
-		fmt.Fprintf(&sql, "INSERT INTO %s VALUES ", b.table)
+		fmt.Fprintf(&sql, "INSERT INTO %s VALUES ", table)
 		for i := range insert {
 			if i > 0 {
 				sql.WriteByte(',')
@@ -117,8 +165,8 @@ func fill(db *services.DB, name string, rows, txn int) (backlog, error) {
 			next++
 		}
 		for _, q := range []string{"BEGIN", sql.String(),
-			fmt.Sprintf("UPDATE %s SET qty=qty+1 WHERE id BETWEEN %d AND %d", b.table, first, first+update-1),
-			fmt.Sprintf("DELETE FROM %s WHERE id BETWEEN %d AND %d", b.table, first+insert-txn/10, first+insert-1),
+			fmt.Sprintf("UPDATE %s SET qty=qty+1 WHERE id BETWEEN %d AND %d", table, first, first+update-1),
+			fmt.Sprintf("DELETE FROM %s WHERE id BETWEEN %d AND %d", table, first+insert-txn/10, first+insert-1),
 			"COMMIT"} {
 			if _, err := c.Execute(q); err != nil {
 				return b, fmt.Errorf("%.100s: %w", q, err)
@@ -135,8 +183,8 @@ type drained struct {
 	memory               float64 // MiB, peak
 }
 
-func (s *suite) drainBacklog(ctx context.Context, program, dir string, db *services.DB, k *services.Kafka, b backlog) error {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(k.Seeds()...))
+func (s *suite) drainBacklog(ctx context.Context, program, dir string, to broker, b backlog) error {
+	cl, err := kgo.NewClient(kgo.SeedBrokers(to.seeds...))
 	if err != nil {
 		return err
 	}
@@ -148,11 +196,11 @@ func (s *suite) drainBacklog(ctx context.Context, program, dir string, db *servi
 		if _, err := adm.CreateTopic(ctx, drainPartitions, 1, nil, topic); err != nil {
 			return err
 		}
-		d, err := drainOnce(ctx, program, filepath.Join(dir, topic), db, k, adm, topic, b)
+		d, err := drainOnce(ctx, program, filepath.Join(dir, topic), to, adm, topic, b)
 		if err != nil {
 			return err
 		}
-		f, err := produceSame(ctx, k, adm, topic)
+		f, err := produceSame(ctx, to, adm, topic)
 		if err != nil {
 			return fmt.Errorf("floor: %w", err)
 		}
@@ -160,7 +208,7 @@ func (s *suite) drainBacklog(ctx context.Context, program, dir string, db *servi
 		rows, perCPU, floor = append(rows, d.rows), append(perCPU, d.perCPU), append(floor, f)
 		warmRows, warmPerCPU, memory = append(warmRows, d.warmRows), append(warmPerCPU, d.warmPerCPU), append(memory, d.memory)
 	}
-	where := fmt.Sprintf("%s → kafka, %s", db.Kind, b.name)
+	where := fmt.Sprintf("%s → %s, %s", b.source, to.name, b.name)
 	s.emit(measured("drain", where, "rows/s", rows))
 	s.emit(measured("drain", where+", 2nd half", "rows/s", warmRows))
 	s.emit(measured("drain", where, "rows/CPU-s", perCPU).over(floor))
@@ -175,7 +223,7 @@ func (s *suite) drainBacklog(ctx context.Context, program, dir string, db *servi
 }
 
 // drainOnce starts a relay on an empty log at the backlog's beginning and waits until Kafka holds all of it.
-func drainOnce(ctx context.Context, program, wal string, db *services.DB, k *services.Kafka, adm *kadm.Client, topic string, b backlog) (drained, error) {
+func drainOnce(ctx context.Context, program, wal string, to broker, adm *kadm.Client, topic string, b backlog) (drained, error) {
 	const patience = 3 * time.Minute
 	port, err := services.FreePorts(1)
 	if err != nil {
@@ -184,8 +232,8 @@ func drainOnce(ctx context.Context, program, wal string, db *services.DB, k *ser
 	defer os.RemoveAll(wal)
 	t0 := time.Now()
 	p, err := relayproc.Start(program, map[string]string{
-		"MYSQL_URL": db.URL(), "MYSQL_START": b.from, "TABLES": drainDB + "." + b.table,
-		"KAFKA_BROKERS": k.Brokers, "TOPIC": topic, "KAFKA_COMPRESSION": "lz4", "WAL_DIR": wal, "HTTP_ADDR": "127.0.0.1:" + strconv.Itoa(port),
+		"MYSQL_URL": b.url, "MYSQL_START": b.from, "TABLES": b.tables, "KAFKA_BROKERS": strings.Join(to.seeds, ","),
+		"TOPIC": topic, "KAFKA_COMPRESSION": "lz4", "WAL_DIR": wal, "HTTP_ADDR": "127.0.0.1:" + strconv.Itoa(port),
 	})
 	if err != nil {
 		return drained{}, err
@@ -225,12 +273,12 @@ func drainOnce(ctx context.Context, program, wal string, db *services.DB, k *ser
 
 // produceSame is the floor: reads the topic that the relay filled, then produces the same keys and values to a new
 // topic with a bare kgo client, and returns rows per CPU-second of that. Reading is not counted.
-func produceSame(ctx context.Context, k *services.Kafka, adm *kadm.Client, from string) (float64, error) {
+func produceSame(ctx context.Context, to broker, adm *kadm.Client, from string) (float64, error) {
 	want, err := arrived(ctx, adm, from)
 	if err != nil {
 		return 0, err
 	}
-	records, err := consume(ctx, k, from, want)
+	records, err := consume(ctx, to, from, want)
 	if err != nil {
 		return 0, err
 	}
@@ -239,7 +287,7 @@ func produceSame(ctx context.Context, k *services.Kafka, adm *kadm.Client, from 
 		return 0, err
 	}
 	defer adm.DeleteTopics(context.WithoutCancel(ctx), topic)
-	cl, err := kgo.NewClient(kgo.SeedBrokers(k.Seeds()...), kgo.RequiredAcks(kgo.AllISRAcks()), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+	cl, err := kgo.NewClient(kgo.SeedBrokers(to.seeds...), kgo.RequiredAcks(kgo.AllISRAcks()), kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerLinger(5*time.Millisecond), kgo.ProducerBatchCompression(kgo.Lz4Compression()), kgo.MaxBufferedRecords(100_000),
 		kgo.DefaultProduceTopic(topic))
 	if err != nil {
@@ -260,8 +308,8 @@ func produceSame(ctx context.Context, k *services.Kafka, adm *kadm.Client, from 
 	return float64(want) / used.Seconds(), nil
 }
 
-func consume(ctx context.Context, k *services.Kafka, topic string, n int64) ([]*kgo.Record, error) {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(k.Seeds()...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+func consume(ctx context.Context, to broker, topic string, n int64) ([]*kgo.Record, error) {
+	cl, err := kgo.NewClient(kgo.SeedBrokers(to.seeds...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		return nil, err
 	}

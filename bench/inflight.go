@@ -18,7 +18,6 @@ import (
 	"binrelay/relay/kafka"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -37,12 +36,12 @@ type broker struct {
 // inflight measures KAFKA_IN_FLIGHT 5 against 1 over round trips and batch limits: relay/kafka's sink (with its
 // hand-over journal on disk) beside a bare kgo client with the same settings and records.
 func (s *suite) inflight(ctx context.Context) error {
-	fake, err := kfake.NewCluster(kfake.NumBrokers(1))
+	embedded, stop, err := embeddedBroker(ctx)
 	if err != nil {
 		return err
 	}
-	defer fake.Close()
-	brokers := []broker{{"embedded", fake.ListenAddrs()}}
+	defer stop()
+	brokers := []broker{embedded}
 	if s.real {
 		k, err := services.StartKafka(ctx, services.KafkaOptions{})
 		if err != nil {

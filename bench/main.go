@@ -40,6 +40,13 @@ func part(name string) (func(*suite, context.Context) error, bool) {
 }
 
 func main() {
+	if os.Getenv(serveVariable) != "" {
+		if err := serveBroker(); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	seconds, _ := strconv.ParseFloat(os.Getenv("BENCH_SECONDS"), 64)
 	if seconds == 0 {
 		seconds = 1
