@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-mysql-org/go-mysql/replication"
@@ -29,6 +31,7 @@ type assembler struct {
 	park      *parking
 	emit      func(relay.Part) error
 	live      *livePosition
+	notBehind string // the first file must not be a later one, see errFilesPassed
 	skipTo    uint64 // offset in the first file up to which transactions only count for the GTID set
 
 	crc        bool // events of this file end with a checksum
@@ -264,6 +267,9 @@ func (a *assembler) rotate(h eventHeader, body []byte) error {
 	if len(name) == 0 || len(name) > 512 {
 		return fmt.Errorf("rotate event with a file name of %d bytes", len(name))
 	}
+	if !a.seenFormat && a.notBehind != "" && laterFile(string(name), a.notBehind) {
+		return errFilesPassed
+	}
 	a.drop()
 	same := string(name) == a.live.p.File
 	if a.skipTo > 0 && !same && a.end >= a.skipTo {
@@ -278,6 +284,17 @@ func (a *assembler) rotate(h eventHeader, body []byte) error {
 	}
 	a.live.file(string(name), pos)
 	return a.quiet.moved(a, 64)
+}
+
+// laterFile reports whether binlog file a comes after b: same name, larger number behind the dot.
+func laterFile(a, b string) bool {
+	i, j := strings.LastIndexByte(a, '.'), strings.LastIndexByte(b, '.')
+	if i < 0 || j < 0 || a[:i] != b[:j] {
+		return false
+	}
+	m, err1 := strconv.ParseUint(a[i+1:], 10, 63)
+	n, err2 := strconv.ParseUint(b[j+1:], 10, 63)
+	return err1 == nil && err2 == nil && m > n
 }
 
 func (a *assembler) previous(body []byte) error {

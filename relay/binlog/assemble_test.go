@@ -15,8 +15,8 @@ import (
 
 func newTestReader(b []byte) *bufio.Reader { return bufio.NewReaderSize(bytes.NewReader(b), 4096) }
 
-// shapes are transactions of every kind, and the changes that they mean.
-var shapes = []struct {
+// trxShapes are transactions of every kind, and the changes that they mean.
+var trxShapes = []struct {
 	name   string
 	flavor string // "" both
 	build  func(s *script)
@@ -202,7 +202,7 @@ func (c *collector) setup(sh string, part int, dir string) func(*assembler) {
 // TestShapes plays every kind of transaction whole, then cut off at every byte and resumed: whatever is
 // delivered, it is never half a transaction, and in the end each change once.
 func TestShapes(t *testing.T) {
-	for _, sh := range shapes {
+	for _, sh := range trxShapes {
 		for _, maria := range []bool{false, true} {
 			for _, crc := range []bool{false, true} {
 				if sh.flavor != "" && sh.flavor != flavorName(maria) || crc && sh.name == "anonymous" {

@@ -31,6 +31,7 @@ type collector struct {
 	changed  chan struct{}
 	seq      uint64
 	undecode bool  // keep no lines: the rows cannot be decoded
+	bad      error // a part that broke the rules
 	ended    error // what Stream returned before it was asked to stop
 }
 
@@ -41,6 +42,14 @@ func newCollector(t testing.TB) *collector {
 func (c *collector) emit(p relay.Part) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	err := c.take(p)
+	if err != nil && c.bad == nil {
+		c.bad = err
+	}
+	return err
+}
+
+func (c *collector) take(p relay.Part) error {
 	if p.First {
 		c.open = nil
 	}

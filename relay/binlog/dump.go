@@ -21,12 +21,12 @@ var errSequence = errors.New("packets of the binlog stream are out of sequence")
 
 // dump asks the server for its binlog from p and calls event for each event until something fails. The
 // event's bytes are valid during the call only.
-func (s *Source) dump(ctx context.Context, c *conn, p *position, byGTID bool, from uint64, event func([]byte) error) error {
-	if err := s.prepareDump(c, p, byGTID); err != nil {
+func (s *Source) dump(ctx context.Context, c *conn, p *position, how resumption, event func([]byte) error) error {
+	if err := s.prepareDump(c, p, how.byGTID); err != nil {
 		return err
 	}
 	c.ResetSequence()
-	if err := c.WritePacket(s.dumpCommand(p, byGTID, from)); err != nil {
+	if err := c.WritePacket(s.dumpCommand(p, how.byGTID, how.from)); err != nil {
 		return fmt.Errorf("ask for the binlog: %w", plain(err))
 	}
 	nc := &patientConn{Conn: c.Conn.Conn, idle: 3 * s.cfg.Heartbeat, waiting: &s.stats.waiting}

@@ -132,15 +132,19 @@ func (s *Source) dumpError(e *mysql.MyError, p *position) error {
 	case has("purged", "could not find gtid state"):
 		return relay.Permanent(fmt.Errorf("the server has purged binary logs that hold transactions after %s%s: %w", p, s.oldestNote(), errText(e)), purgedHint)
 	case has("could not find first log file"):
-		return relay.Permanent(fmt.Errorf("binlog file %s is gone from the server (purged, or its binlog was reset)%s: %w", p.File, s.oldestNote(), errText(e)), purgedHint)
-	case has("more gtids than the"), has("not in the master's binlog"), has("is missing the gtid"), has("position > file size"), has("bogus data"), has("is not a valid binlog"),
-		has("the start position is not"):
+		return relay.Permanent(fmt.Errorf("%w: file %s was purged, or the binlog was reset%s: %w", errPlaceGone, p.File, s.oldestNote(), errText(e)), purgedHint)
+	case has("position > file size"), has("bogus data"), has("is not a valid binlog"):
+		return relay.Permanent(fmt.Errorf("%w: its history is another one than that of position %s (it was reset, restored, or is another server): %w", errPlaceGone, p, errText(e)), historyHint)
+	case has("more gtids than the"), has("not in the master's binlog"), has("is missing the gtid"), has("the start position is not"):
 		return relay.Permanent(fmt.Errorf("the server's binlog has another history than position %s (it was reset, restored, or is another server): %w", p, errText(e)), historyHint)
-	case has("cannot replicate anonymous transaction"):
+	case has("cannot replicate anonymous transaction") && has("auto_position"):
 		s.byFile.Store(true) // gtid_mode was off for a while: this stretch can be read by file and offset only
 		return err
+	case has("cannot replicate anonymous transaction"):
+		// An operator mends it, and reading goes on by itself.
+		return fmt.Errorf("%w (SET GLOBAL gtid_mode=ON_PERMISSIVE until the relay has read past the transactions without GTIDs)", err)
 	case has("cannot replicate gtid-transaction"):
-		return relay.Permanent(err, "gtid_mode was switched off behind this position: SET GLOBAL gtid_mode=OFF_PERMISSIVE until the relay has passed")
+		return fmt.Errorf("%w (SET GLOBAL gtid_mode=OFF_PERMISSIVE until the relay has read past the transactions with GTIDs)", err)
 	case has("max_allowed_packet"):
 		return relay.Permanent(err, "an event is larger than the server's max_allowed_packet: SET GLOBAL max_allowed_packet=1073741824")
 	case has("binary log is not open", "binary logging"):

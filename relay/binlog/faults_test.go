@@ -135,7 +135,7 @@ func TestStreamHaltsAtPurgedLogs(t *testing.T) {
 		// MariaDB keeps a file for as long as a dump thread, which notices late that we are gone, has it open.
 		for s.row(t, "SHOW BINARY LOGS")[0] <= p.File {
 			s.killDumps(t)
-			if err := s.PurgeBinlogs(); err != nil {
+			if err := s.PurgeBinlogs(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}

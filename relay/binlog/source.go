@@ -82,6 +82,36 @@ func (s *Source) Stream(ctx context.Context, pos []byte, emit func(relay.Part) e
 	if s.cfg.ServerID == 0 {
 		return relay.Permanent(errors.New("server id 0 is no replica's"), "set MYSQL_SERVER_ID")
 	}
+	err := s.stream(ctx, pos, emit, asFits)
+	if errors.Is(err, errFilesPassed) {
+		err = s.stream(ctx, pos, emit, byFile)
+		if errors.Is(err, errPlaceGone) {
+			s.cfg.Logger.Warn("source: files between the saved position and where the server goes on are gone; any transactions without a GTID in them are lost")
+			err = s.stream(ctx, pos, emit, byGTID)
+		}
+	}
+	return err
+}
+
+// method is how to ask for the log.
+type method byte
+
+const (
+	asFits method = iota // as the server's settings allow, see resume
+	byFile
+	byGTID
+)
+
+var (
+	// errFilesPassed: asked for a GTID set, the server began in a later file than we had reached. All
+	// transactions with GTIDs in between are ours already, but it also passes over those without
+	// one, if gtid_mode was off for a while. Read by file and offset, they are all there.
+	errFilesPassed = errors.New("the server passes over binlog files")
+	errPlaceGone   = errors.New("the server's binlog does not have this place")
+)
+
+// stream makes one connection and reads until it ends.
+func (s *Source) stream(ctx context.Context, pos []byte, emit func(relay.Part) error, how method) error {
 	c, err := s.connect(ctx)
 	if err != nil {
 		return err
@@ -108,7 +138,7 @@ func (s *Source) Stream(ctx context.Context, pos []byte, emit func(relay.Part) e
 			return err
 		}
 	}
-	byGTID, from, skipTo, err := s.resume(c, facts, &p)
+	r, err := s.resume(c, facts, &p, how)
 	if err != nil {
 		return s.ended(ctx, err)
 	}
@@ -116,8 +146,7 @@ func (s *Source) Stream(ctx context.Context, pos []byte, emit func(relay.Part) e
 	tables := s.cfg.Tables.folded(facts.lowerCase != 0)
 	a := newAssembler(&tables, p, s.cfg.PartBytes, emit)
 	a.stats = &s.stats
-	a.skipTo = skipTo
-	a.end = from
+	a.skipTo, a.end, a.notBehind = r.skipTo, r.from, r.notBehind
 	if s.cfg.ParkDir != "" {
 		a.park = &parking{dir: s.cfg.ParkDir}
 		defer a.park.abort()
@@ -130,7 +159,7 @@ func (s *Source) Stream(ctx context.Context, pos []byte, emit func(relay.Part) e
 	s.live.Store(a.live)
 	s.up.Store(true)
 	defer s.up.Store(false)
-	return s.ended(ctx, s.dump(ctx, c, &p, byGTID, from, a.event))
+	return s.ended(ctx, s.dump(ctx, c, &p, r, a.event))
 }
 
 // ended prefers the reason that the context gives: closing the socket is how it ends the stream.
@@ -273,30 +302,49 @@ func cell(rows [][]string) string {
 	return rows[0][0]
 }
 
-// resume decides how to go on from p: by GTID set, or by file and offset. from is the offset to ask for;
-// events before skipTo only complete the GTID set.
-func (s *Source) resume(c *conn, f *serverFacts, p *position) (byGTID bool, from, skipTo uint64, err error) {
+// resumption is how to go on from a position.
+type resumption struct {
+	byGTID    bool
+	from      uint64 // offset to ask for
+	skipTo    uint64 // events before it only complete the GTID set
+	notBehind string // a file that the server must not begin behind; "": any will do
+}
+
+// resume decides how to go on from p: by GTID set, or by file and offset.
+func (s *Source) resume(c *conn, f *serverFacts, p *position, how method) (r resumption, err error) {
 	if p.MariaDB {
-		p.Server = f.uuid
-		return true, 4, 0, nil
+		return resumption{byGTID: true, from: 4}, nil
 	}
-	if f.gtidOn && p.SetKnown && !s.byFile.Swap(false) {
+	passed := s.byFile.Swap(false)
+	if f.gtidOn && p.SetKnown {
 		if err := compareSets(f, p); err != nil {
-			return false, 0, 0, err
+			return r, err
 		}
-		p.Server = f.uuid
-		return true, 4, 0, nil
+		if !passed && how != byFile {
+			r = resumption{byGTID: true, from: 4}
+			if p.Server == f.uuid && how == asFits {
+				r.notBehind = p.File
+			}
+			p.Server = f.uuid
+			return r, nil
+		}
 	}
 	if p.Server != f.uuid {
-		return false, 0, 0, relay.Permanent(fmt.Errorf("position %s was read from server %s, this is server %s: file and offset mean nothing here", p, appendSID(nil, &p.Server), appendSID(nil, &f.uuid)),
+		return r, relay.Permanent(fmt.Errorf("position %s was read from server %s, this is server %s: file and offset mean nothing here", p, appendSID(nil, &p.Server), appendSID(nil, &f.uuid)),
 			"connect to the server it was read from, or use gtid_mode=ON on both; "+historyHint)
 	}
 	s.noteOldest(c)
+	r.from, r.skipTo = fileStart(p)
+	return r, nil
+}
+
+// fileStart is the offset to ask for, and the one up to which events only count: the set is known at the
+// beginning of a file only, and offsets are asked for in 32 bits.
+func fileStart(p *position) (from, skipTo uint64) {
 	if !p.SetKnown && p.Pos > 4 || p.Pos > 1<<32-1 {
-		// The set is known at the beginning of a file only; and offsets are asked for in 32 bits.
-		return false, 4, p.Pos, nil
+		return 4, p.Pos
 	}
-	return false, p.Pos, 0, nil
+	return p.Pos, 0
 }
 
 // compareSets finds out before the dump what the server would refuse it for, and names it.
