@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// mayImport is who may import whom inside the module (tests may import relay/relaytest and bench/services as well).
+// mayImport is who may import whom inside the module; what is below a package keeps its rule and may be imported
+// like it. Tests may import relay/relaytest and bench/services as well.
 // Programs (cmd, bench and what is below them) know all and are imported by nobody but each other.
 var mayImport = map[string][]string{
 	"functions":       {},
@@ -33,10 +34,10 @@ var homes = map[string][]string{
 	"github.com/dgraph-io/badger":         {"wal"},
 	"github.com/klauspost/compress":       {"wal", "relay/binlog", "relay/kafka", "bench/…"},
 	"golang.org/x/sys":                    {"wal", "cmd", "bench/…"},
-	"github.com/go-mysql-org/go-mysql":    {"relay/binlog", "relay/relaytest", "bench/…"},
+	"github.com/go-mysql-org/go-mysql":    {"relay/binlog", "relay/relaytest/…", "bench/…"},
 	"github.com/hashicorp/golang-lru":     {"relay/binlog"},
 	"golang.org/x/text":                   {"relay/binlog", "relay/relaytest"},
-	"github.com/twmb/franz-go":            {"relay/kafka", "relay/relaytest", "bench/…"},
+	"github.com/twmb/franz-go":            {"relay/kafka", "relay/relaytest/…", "bench/…"},
 	"github.com/prometheus/client_golang": {"handler"},
 	"golang.org/x/sync":                   {"relay", "relay/binlog", "relay/kafka", "handler", "cmd", "bench/…"},
 }
@@ -96,15 +97,15 @@ func checkImport(t *testing.T, module, pkg, imp string, test bool) {
 		in = "tests"
 	}
 	if inside, ok := strings.CutPrefix(imp, module+"/"); ok {
-		allowed, ruled := mayImport[pkg]
+		allowed, ruled := mayImport[ruleOf(pkg)]
 		switch {
-		case inside == pkg: // an external test
-		case test && (inside == "relay/relaytest" || inside == "bench/services"):
+		case inside == pkg, ruled && ruleOf(inside) == ruleOf(pkg): // an external test, or of one family
+		case test && (ruleOf(inside) == "relay/relaytest" || inside == "bench/services"):
 		case top(inside) == "bench" || top(inside) == "cmd":
 			if ruled || top(inside) == "bench" && top(pkg) != "bench" {
 				t.Errorf("%s of %s imports the program %s", in, pkg, inside)
 			}
-		case !ruled || slices.Contains(allowed, inside):
+		case !ruled || slices.Contains(allowed, ruleOf(inside)):
 		default:
 			t.Errorf("%s of %s imports %s; it may import %q", in, pkg, inside, allowed)
 		}
@@ -126,6 +127,16 @@ func checkImport(t *testing.T, module, pkg, imp string, test bool) {
 		}
 	}
 	t.Errorf("%s of %s imports %s, which has its home elsewhere (the table in deps_test.go)", in, pkg, imp)
+}
+
+// ruleOf is the package in mayImport that pkg is or is below, pkg itself when there is none.
+func ruleOf(pkg string) string {
+	for p := pkg; p != "."; p = path.Dir(p) {
+		if _, ok := mayImport[p]; ok && (p == pkg || p != "relay") {
+			return p
+		}
+	}
+	return pkg
 }
 
 func top(p string) string { first, _, _ := strings.Cut(p, "/"); return first }

@@ -101,6 +101,7 @@ type process struct {
 	*exec.Cmd
 	out  *output
 	done chan struct{}
+	temp string // its TMPDIR
 }
 
 // output collects what a process prints, and lets tests wait for a text in it.
@@ -130,8 +131,8 @@ func start(t *testing.T, environ map[string]string, args ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{Cmd: exec.Command(self, args...), out: &output{more: make(chan struct{})}, done: make(chan struct{})}
-	p.Env = append(p.Env, beRelay+"=1", "PATH="+os.Getenv("PATH"), "TMPDIR="+t.TempDir())
+	p := &process{Cmd: exec.Command(self, args...), out: &output{more: make(chan struct{})}, done: make(chan struct{}), temp: t.TempDir()}
+	p.Env = append(p.Env, beRelay+"=1", "PATH="+os.Getenv("PATH"), "TMPDIR="+p.temp)
 	for k, v := range environ {
 		p.Env = append(p.Env, k+"="+v)
 	}
