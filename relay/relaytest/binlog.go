@@ -53,6 +53,30 @@ func (b *block) transaction(k uint64) (data []byte, pos uint32) {
 	return b.data[from:b.ends[i]], b.start + uint32(len(b.data))*uint32(k/n) + uint32(from)
 }
 
+// stateAt is MariaDB's executed set at a place in the log; nil where there is no such place.
+func (s *Source) stateAt(name string, pos int64) any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.log.find(name)
+	if f == nil || pos < 4 || pos > int64(f.size) {
+		return nil
+	}
+	set := f.before.clone()
+	for i := range f.blocks {
+		b := &f.blocks[i]
+		for k := uint64(0); k < b.transactions(); k++ {
+			data, at := b.transaction(k)
+			if int64(at)+int64(len(data)) > pos {
+				return set.String()
+			}
+			g := b.first
+			g.seq += k
+			set.add(g, 1)
+		}
+	}
+	return set.String()
+}
+
 func (l *eventLog) current() *logFile { return l.files[len(l.files)-1] }
 
 func (l *eventLog) append(b block) {

@@ -1,6 +1,7 @@
 package relaytest
 
 import (
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strconv"
@@ -295,6 +296,22 @@ func (e *evaluation) primary() (any, error) {
 		}
 		return nil, mysql.NewError(1193, fmt.Sprintf("Unknown system variable '%s'", name))
 	}
+	if next := p.peek(); t.quote == 0 && next.quote == '\'' {
+		switch {
+		case strings.EqualFold(t.text, "X") && !next.before: // X'6162'
+			p.pos++
+			b, err := hex.DecodeString(next.text)
+			if err != nil {
+				return nil, mysql.NewError(1064, "You have an error in your SQL syntax near X'")
+			}
+			return string(b), nil
+		case strings.HasPrefix(t.text, "_"): // a character set before a text
+			return e.primary()
+		}
+	}
+	if next := p.peek(); t.quote == 0 && strings.HasPrefix(t.text, "_") && strings.EqualFold(next.text, "X") {
+		return e.primary()
+	}
 	if t.quote == 0 && p.peek().text == "(" && p.peek().quote == 0 {
 		return e.function(strings.ToUpper(t.text))
 	}
@@ -377,6 +394,11 @@ func (e *evaluation) function(name string) (any, error) {
 			}
 		}
 		return nil, mysql.NewError(1772, "Malformed GTID set specification")
+	case "BINLOG_GTID_POS":
+		if len(args) == 2 && s.cfg.Flavor == MariaDB {
+			pos, _ := number(args[1])
+			return s.stateAt(fmt.Sprint(args[0]), pos), nil
+		}
 	case "SLEEP":
 		return int64(0), nil
 	}
