@@ -24,6 +24,9 @@ var mayImport = map[string][]string{
 	"handler":         {"functions", "relay"},
 }
 
+// testsOfAll have tests only, of the parts together.
+var testsOfAll = []string{"relay/relaytest/integration"}
+
 // homes are the packages that may import a dependency, for code and for tests alike unless said
 // otherwise in testHomes; "…" stands for every package below.
 var homes = map[string][]string{
@@ -100,6 +103,7 @@ func checkImport(t *testing.T, module, pkg, imp string, test bool) {
 		allowed, ruled := mayImport[ruleOf(pkg)]
 		switch {
 		case inside == pkg, ruled && ruleOf(inside) == ruleOf(pkg): // an external test, or of one family
+		case test && slices.Contains(testsOfAll, pkg):
 		case test && (ruleOf(inside) == "relay/relaytest" || inside == "bench/services"):
 		case top(inside) == "bench" || top(inside) == "cmd":
 			if ruled || top(inside) == "bench" && top(pkg) != "bench" {
