@@ -7,9 +7,15 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
 
 	"binrelay/relay/binlog"
+	"binrelay/relay/kafka"
 )
+
+// checkTimeout bounds what is asked of both servers together.
+const checkTimeout = time.Minute
 
 // check is the command "relay check": the configuration, then the live servers, a line for each thing.
 // It changes nothing, neither there nor here.
@@ -33,20 +39,37 @@ func (p *program) check(ctx context.Context) error {
 	if source.ServerID == 0 {
 		source.ServerID = 1 << 20 // a stand-in: only "run" makes the real one
 	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
 	for _, f := range binlog.NewSource(source).Preflight(ctx) {
 		r.line(string(f.Level), "mysql "+f.What, f.Detail, f.Fix)
 	}
 
-	sink, err := kafkaConfig(c, quiet)
+	sink, err := newSink(c, quiet, nil)
 	if err != nil {
 		return err
 	}
-	_ = sink // CHECK
+	for _, f := range sink.Check(ctx, c.knownTopics()) {
+		r.line(grades[f.Grade], "kafka", f.Text, f.Hint)
+	}
 	if r.stops > 0 {
-		fmt.Fprintf(p.stdout, "%d findings stop relay run\n", r.stops)
+		fmt.Fprintf(p.stdout, "findings that stop relay run: %d\n", r.stops)
 		return errSaid
 	}
 	return nil
+}
+
+var grades = map[kafka.Grade]string{kafka.Good: "ok", kafka.Warn: "warning", kafka.Stop: "stop"}
+
+// knownTopics are the topics that do not depend on what is read.
+func (c *Config) knownTopics() []string {
+	var topics []string
+	for _, t := range []string{c.Topic, c.DDLTopic, c.DeadLetterTopic} {
+		if t != "" && !strings.Contains(t, "{") {
+			topics = append(topics, t)
+		}
+	}
+	return topics
 }
 
 // checkDir looks whether WAL_DIR, or the nearest directory above that is there, can be written to.

@@ -239,7 +239,7 @@ func TestAddressInUse(t *testing.T) {
 func TestCheckWithoutServers(t *testing.T) {
 	environ := nobody(t)
 	code, stdout, stderr := run(t, environ, "check")
-	if code != 1 || !strings.Contains(stdout, "STOP     mysql") {
+	if code != 1 || !strings.Contains(stdout, "STOP     mysql") || !strings.Contains(stdout, "STOP     kafka") {
 		t.Errorf("check = %d, want 1:\n%s%s", code, stdout, stderr)
 	}
 	if _, err := os.Stat(environ["WAL_DIR"]); err == nil {

@@ -80,10 +80,8 @@ func open(c *Config, set functions.Set, logger *slog.Logger) (_ *app, err error)
 		return nil, err
 	}
 	if a.sink, err = newSink(c, logger, func(r *relay.Record, why error) (*relay.Record, bool) {
-		if c.DeadLetterTopic == "" {
-			return nil, false
-		}
-		return a.pool.DeadLetterRecord(*r, why), true
+		d := a.pool.DeadLetterRecord(*r, why)
+		return d, d != nil
 	}); err != nil {
 		return nil, err
 	}
@@ -97,8 +95,8 @@ func open(c *Config, set functions.Set, logger *slog.Logger) (_ *app, err error)
 	a.pool, err = handler.NewPool(handler.Options{
 		Decoder: func() relay.Decoder { return decoders.New() },
 		Set:     set, Topic: topic, PartitionBy: handler.PartitionBy(c.PartitionBy),
-		Partitions: a.sink.Partitions,
-		DDLTopic:   c.DDLTopic, DeadLetterTopic: c.DeadLetterTopic,
+		Partitions: a.sink.Partitions, Tombstones: c.tombstones,
+		DDLTopic: c.DDLTopic, DeadLetterTopic: c.DeadLetterTopic,
 		Timeout: time.Duration(c.FunctionLimit), Logger: logger, Metrics: metrics,
 		OnFatal: func(err error) { a.hung <- err },
 	})
@@ -251,22 +249,20 @@ func kept(l *wal.Log, name string, fresh func() []byte) ([]byte, error) {
 }
 
 func newSink(c *Config, logger *slog.Logger, deadLetter func(*relay.Record, error) (*relay.Record, bool)) (*kafka.Sink, error) {
-	k, err := kafkaConfig(c, logger)
+	tls, err := c.kafkaTLS()
 	if err != nil {
 		return nil, err
 	}
-	k.DeadLetter = deadLetter
-	return kafka.New(k)
-}
-
-func kafkaConfig(c *Config, logger *slog.Logger) (kafka.Config, error) {
-	tls, err := c.kafkaTLS()
-	return kafka.Config{
+	return kafka.New(kafka.Config{
 		Brokers: c.KafkaBrokers, ClientID: "binrelay", TLS: tls,
 		SASLMechanism: c.KafkaSASLMechanism, SASLUsername: c.KafkaSASLUsername, SASLPassword: c.kafkaPassword,
 		Compression: c.KafkaCompression, Linger: time.Duration(c.KafkaLinger), BatchMaxBytes: int(c.KafkaBatchMaxBytes),
 		InFlight: c.KafkaInFlight, Delivery: c.Delivery,
 		TopicCreate: c.TopicCreate, TopicPartitions: c.TopicPartitions, TopicReplication: c.TopicReplication,
-		StateDir: filepath.Join(c.WALDir, "kafka"), Logger: logger,
-	}, err
+		StateDir: filepath.Join(c.WALDir, "session"), DeadLetter: deadLetter, Logger: logger,
+	})
 }
+
+// tombstones says for which topics a delete is followed by one. Which topics are compacted is not asked yet, so
+// auto gives none.
+func (c *Config) tombstones(string) bool { return c.Tombstones == "on" }
