@@ -76,8 +76,8 @@ func (p *plan) hintsEvent(h Hints) []byte {
 
 // hintOf translates a declared type, if it fits what the table map says.
 func (c *column) hintOf(declared string) (hint, number byte, ok bool) {
-	name, rest, _ := strings.Cut(strings.ToLower(declared), "(")
-	name = strings.TrimSpace(name)
+	declared, _, _ = strings.Cut(strings.ToLower(declared), " ") // "time(3) /* mariadb-5.3 */"
+	name, rest, _ := strings.Cut(declared, "(")
 	switch c.conv {
 	case convBinary:
 		switch {
