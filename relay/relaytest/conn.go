@@ -83,7 +83,7 @@ func (a credentials) GetCredential(user string) (server.Credential, bool, error)
 	if user != a.s.cfg.User {
 		return server.Credential{}, true, fmt.Errorf("%w: %s", server.ErrAccessDenied, user)
 	}
-	return server.Credential{Passwords: []string{a.s.cfg.Password}, AuthPluginName: mysql.AUTH_NATIVE_PASSWORD}, true, nil
+	return server.Credential{Passwords: []string{a.s.cfg.Password}, AuthPluginName: a.s.cfg.Auth}, true, nil
 }
 
 func (credentials) OnAuthSuccess(*server.Conn) error  { return nil }

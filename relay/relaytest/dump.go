@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/go-mysql-org/go-mysql/mysql"
@@ -20,6 +21,8 @@ type dump struct {
 	file     string
 	pos      uint32
 	set      *gtidSet // what the client has; nil: by file and position
+
+	skipped bool // transactions that the client has, just now
 
 	w    *bufio.Writer
 	seq  byte // packet sequence number
@@ -172,6 +175,9 @@ func (d *dump) stream(f *logFile, i int) error {
 			from = 4
 		}
 		b := s.builderOf(f)
+		if first { // before the description, the client's wish counts
+			b.Checksum = strings.EqualFold(d.c.userVariable("@source_binlog_checksum", "@master_binlog_checksum"), "CRC32") && b.Checksum
+		}
 		if err := d.event(b.Rotate(f.name, uint64(from), true)); err != nil {
 			return err
 		}
@@ -221,7 +227,7 @@ func (d *dump) streamFile(f *logFile, i int, from uint32) error {
 		}
 		s.mu.Unlock()
 		for k := range blocks {
-			if err := d.block(&blocks[k], from); err != nil {
+			if err := d.block(&b, &blocks[k], from); err != nil {
 				return err
 			}
 		}
@@ -231,6 +237,9 @@ func (d *dump) streamFile(f *logFile, i int, from uint32) error {
 		}
 		if done {
 			return nil
+		}
+		if err := d.reached(&b, end); err != nil {
+			return err
 		}
 		if err := d.w.Flush(); err != nil {
 			return errDumpOver
@@ -275,8 +284,17 @@ func (d *dump) idle(wake <-chan struct{}, heartbeat time.Duration) (bool, error)
 	return false, errDumpOver
 }
 
+// reached tells a client of MariaDB that the transactions it has were passed over.
+func (d *dump) reached(b *Builder, pos uint32) error {
+	if !d.skipped || b.Flavor != MariaDB {
+		return nil
+	}
+	d.skipped = false
+	return d.event(b.reached(d.set, pos))
+}
+
 // block sends what of a block lies behind the position and is not executed by the client.
-func (d *dump) block(b *block, from uint32) error {
+func (d *dump) block(build *Builder, b *block, from uint32) error {
 	select {
 	case <-d.c.kicked:
 		return d.c.kickErr
@@ -294,10 +312,14 @@ func (d *dump) block(b *block, from uint32) error {
 		if d.set != nil && g.seq != 0 {
 			if skip := d.set.executed(g); skip > 0 {
 				k += min(skip, n-k)
+				d.skipped = true
 				continue
 			}
 		}
 		data, pos := b.transaction(k)
+		if err := d.reached(build, pos); err != nil {
+			return err
+		}
 		k++
 		if d.set == nil && pos+uint32(len(data)) <= from {
 			continue

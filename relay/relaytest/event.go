@@ -151,6 +151,7 @@ func (b *Builder) Rotate(file string, pos uint64, artificial bool) []byte {
 func (b *Builder) Heartbeat(file string, pos uint32) []byte {
 	ev := b.artificial(evHeartbeat, []byte(file))
 	binary.LittleEndian.PutUint32(ev[13:], pos)
+	binary.LittleEndian.PutUint16(ev[17:], 0) // servers do not mark it as artificial
 	b.reseal(ev)
 	return ev
 }
@@ -176,6 +177,14 @@ func (b *Builder) previous(s *gtidSet) []byte {
 		return b.Event(evGTIDList, 0, s.encodeList())
 	}
 	return b.Event(evPrevGTIDs, flIgnorable, s.encode())
+}
+
+// reached is what MariaDB sends to a client that asked by GTID, once it is where the client has to go on.
+func (b *Builder) reached(s *gtidSet, pos uint32) []byte {
+	ev := b.artificial(evGTIDList, s.encodeList())
+	binary.LittleEndian.PutUint32(ev[13:], pos)
+	b.reseal(ev)
+	return ev
 }
 
 // checkpoint is MariaDB's note of the oldest file that crash recovery needs.
@@ -230,8 +239,8 @@ func (b *Builder) Query(db, sql string) []byte {
 	binary.LittleEndian.PutUint16(body[11:], uint16(len(vars)))
 	body = append(append(append(body, vars...), db...), 0)
 	flags := uint16(0)
-	if strings.EqualFold(sql, "BEGIN") {
-		flags = 8
+	if u := strings.ToUpper(sql); u == "BEGIN" || strings.HasPrefix(u, "CREATE DATABASE") {
+		flags = 8 // no USE is needed to execute it
 	}
 	return b.Event(evQuery, flags, append(body, sql...))
 }

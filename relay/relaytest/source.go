@@ -3,6 +3,8 @@ package relaytest
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
+	"crypto/rsa"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -21,12 +23,15 @@ import (
 
 // SourceConfig says what server a Source plays. The zero value is a MySQL 8.4 with GTIDs.
 type SourceConfig struct {
-	Flavor     Flavor
-	Version    string // "" means 8.4.6 or 10.11.19-MariaDB-log
-	Listen     string // "" means a free port of 127.0.0.1
-	User       string // "" means "relay"
-	Password   string // "" means "secret"
-	TLS        *tls.Config
+	Flavor   Flavor
+	Version  string      // "" means 8.4.6 or 10.11.19-MariaDB-log
+	Listen   string      // "" means a free port of 127.0.0.1
+	User     string      // "" means "relay"
+	Password string      // "" means "secret"
+	TLS      *tls.Config // nil: the server has no TLS
+	// Auth is the authentication plugin: "" means mysql_native_password, which MySQL's own clients since
+	// 9.0 do not know; caching_sha2_password is theirs, and costs an RSA key.
+	Auth       string
 	ServerID   uint32 // 0 means 1
 	UUID       string // MySQL's server_uuid; "" means a fixed one
 	Domain     uint32 // MariaDB's gtid_domain_id
@@ -87,6 +92,7 @@ func StartSource(cfg SourceConfig) (*Source, error) {
 	def(&cfg.Listen, "127.0.0.1:0")
 	def(&cfg.User, "relay")
 	def(&cfg.Password, "secret")
+	def(&cfg.Auth, mysql.AUTH_NATIVE_PASSWORD)
 	def(&cfg.UUID, "5ca1ab1e-0000-4000-8000-000000000001")
 	if cfg.ServerID == 0 {
 		cfg.ServerID = 1
@@ -111,7 +117,17 @@ func StartSource(cfg SourceConfig) (*Source, error) {
 	s.executed = (&gtidSet{}).clone()
 	s.log.purged = s.executed.clone()
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.server = server.NewServer(handshakeVersion(cfg.Version), mysql.DEFAULT_COLLATION_ID, mysql.AUTH_NATIVE_PASSWORD, nil, cfg.TLS)
+	var key *rsa.PrivateKey
+	switch cfg.Auth {
+	case mysql.AUTH_NATIVE_PASSWORD:
+	case mysql.AUTH_CACHING_SHA2_PASSWORD:
+		if key, err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
+			return nil, fmt.Errorf("relaytest: source: %w", err)
+		}
+	default:
+		return nil, fmt.Errorf("relaytest: source: authentication plugin %q is not known here", cfg.Auth)
+	}
+	s.server = server.NewServer(handshakeVersion(cfg.Version), mysql.DEFAULT_COLLATION_ID, cfg.Auth, key, cfg.TLS)
 	s.mu.Lock()
 	s.openFile()
 	s.mu.Unlock()
