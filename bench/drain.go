@@ -71,11 +71,11 @@ type backlog struct {
 	rows   int64
 }
 
-// drainShapes are the transactions of the peers' measurements.
+// drainShapes are the transactions of the peers' measurements, and one very large one.
 var drainShapes = []struct {
 	name      string
 	rows, txn int
-}{{"10 rows a transaction", 300_000, 10}, {"1000 rows a transaction", 600_000, 1000}}
+}{{"10 rows a transaction", 300_000, 10}, {"1000 rows a transaction", 600_000, 1000}, {"1 M rows in one transaction", 1_000_000, 1_000_000}}
 
 func (s *suite) drainEmbedded(ctx context.Context, program, dir string) error {
 	to, stop, err := embeddedBroker(ctx)
@@ -84,7 +84,7 @@ func (s *suite) drainEmbedded(ctx context.Context, program, dir string) error {
 	}
 	defer stop()
 	for _, shape := range drainShapes {
-		src, err := relaytest.StartSource(relaytest.SourceConfig{})
+		src, err := relaytest.StartSource(relaytest.SourceConfig{KeepBytes: 1 << 30})
 		if err != nil {
 			return err
 		}
@@ -150,30 +150,32 @@ func fill(db *services.DB, name string, rows, txn int) (backlog, error) {
 	if b.from, err = db.GTIDs(); err != nil {
 		return b, err
 	}
-	next := 0
-	var sql strings.Builder
-	for done := 0; done < rows; done += txn {
-		insert, update := txn*7/10, txn*2/10
-		first := next
-		sql.Reset()
-		fmt.Fprintf(&sql, "INSERT INTO %s VALUES ", table)
-		for i := range insert {
-			if i > 0 {
-				sql.WriteByte(',')
-			}
-			fmt.Fprintf(&sql, "(%d,'customer name %d',%d,%d.%02d,'2026-03-04 05:06:07.%06d',%d)", next, next*7919%100_000, next%1000, next%90_000, next%100, next%1_000_000, next*31)
-			next++
-		}
-		for _, q := range []string{"BEGIN", sql.String(),
-			fmt.Sprintf("UPDATE %s SET qty=qty+1 WHERE id BETWEEN %d AND %d", table, first, first+update-1),
-			fmt.Sprintf("DELETE FROM %s WHERE id BETWEEN %d AND %d", table, first+insert-txn/10, first+insert-1),
-			"COMMIT"} {
-			if _, err := c.Execute(q); err != nil {
-				return b, fmt.Errorf("%.100s: %w", q, err)
+	do := func(format string, args ...any) {
+		if err == nil {
+			if _, err = c.Execute(fmt.Sprintf(format, args...)); err != nil {
+				err = fmt.Errorf("%.100s: %w", format, err)
 			}
 		}
 	}
-	return b, nil
+	next := 0
+	for done := 0; done < rows && err == nil; done += txn {
+		insert, update := txn*7/10, txn*2/10
+		first := next
+		do("BEGIN")
+		for next < first+insert {
+			var values []string
+			for range min(1000, first+insert-next) {
+				values = append(values, fmt.Sprintf("(%d,'customer name %d',%d,%d.%02d,'2026-03-04 05:06:07.%06d',%d)",
+					next, next*7919%100_000, next%1000, next%90_000, next%100, next%1_000_000, next*31))
+				next++
+			}
+			do("INSERT INTO %s VALUES %s", table, strings.Join(values, ","))
+		}
+		do("UPDATE %s SET qty=qty+1 WHERE id BETWEEN %d AND %d", table, first, first+update-1)
+		do("DELETE FROM %s WHERE id BETWEEN %d AND %d", table, first+insert-txn/10, first+insert-1)
+		do("COMMIT")
+	}
+	return b, err
 }
 
 // drained is what one drain cost.

@@ -23,6 +23,7 @@ type keeper struct {
 	starts int
 	kills  int
 	peak   relayproc.Memory
+	peakOf int   // which start took the most
 	failed error // it ended by itself
 }
 
@@ -64,10 +65,15 @@ func (k *keeper) kill() error {
 func (k *keeper) ended(p *relayproc.Process) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.peak = k.peak.Max(p.Peak())
+	peak := p.Peak()
+	if peak.HighWater > k.peak.HighWater {
+		k.peakOf = k.starts
+	}
+	k.peak = k.peak.Max(peak)
 	if k.keep != "" {
 		os.MkdirAll(k.keep, 0o755)
-		os.WriteFile(filepath.Join(k.keep, fmt.Sprintf("relay-%s-%03d.log", k.env["HTTP_ADDR"][10:], k.starts)), []byte(p.Log()), 0o644)
+		os.WriteFile(filepath.Join(k.keep, fmt.Sprintf("relay-%s-%03d.log", k.env["HTTP_ADDR"][10:], k.starts)),
+			fmt.Appendf([]byte(p.Log()), "peak memory: %d KiB resident, %d KiB of it not files\n", peak.HighWater, peak.Anonymous), 0o644)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -13,10 +14,14 @@ import (
 )
 
 func main() {
+	chosen, err := strconv.ParseUint(os.Getenv("SEED"), 10, 64)
+	if err != nil {
+		chosen = uint64(time.Now().UnixNano() % 1e9)
+	}
 	var (
 		short  = flag.Bool("short", false, "the short form")
 		source = flag.String("source", "both", "mysql, mariadb (or a kind of bench/services) or both")
-		seed   = flag.Uint64("seed", uint64(time.Now().UnixNano()%1e9), "choices of writers and kills")
+		seed   = flag.Uint64("seed", chosen, "choices of writers and kills; or SEED=")
 		rows   = flag.Int64("rows", 0, "row changes at least, beside the large transaction (0: 500,000, short 25,000)")
 		kills  = flag.Int("kills", 0, "kill -9 of the relay at least (0: 30, short 8)")
 		relay  = flag.String("relay", "", "the program under test; empty: build it")

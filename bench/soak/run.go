@@ -59,6 +59,7 @@ type result struct {
 	kafkaRestarts       int
 	backlog             uint64 // entries in the log at the end of the outage
 	peak                relayproc.Memory
+	peakOf              int // which start of the relay took the most
 	wrote, drained, all time.Duration
 	checker             *history.Checker
 }
@@ -68,7 +69,7 @@ func (r *result) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "  %s %s: %d row changes, %d records in Kafka, %d rows by key\n", r.kind, r.version, r.rows, c.Records, c.Keys())
 	fmt.Fprintf(&b, "  relay killed %d times, database restarted %d, Kafka %d; %d log entries waited for Kafka\n", r.kills, r.dbRestarts, r.kafkaRestarts, r.backlog)
-	fmt.Fprintf(&b, "  peak memory %d MiB resident, %d MiB of it not files; wrote for %v, drained in %v, all in %v\n", r.peak.HighWater>>10, r.peak.Anonymous>>10,
+	fmt.Fprintf(&b, "  peak memory %d MiB resident, %d MiB of it not files (start %d of the relay); wrote for %v, drained in %v, all in %v\n", r.peak.HighWater>>10, r.peak.Anonymous>>10, r.peakOf,
 		r.wrote.Round(time.Second), r.drained.Round(time.Second), r.all.Round(time.Second))
 	fmt.Fprintf(&b, "  %s\n", c.Report())
 	return b.String()
@@ -146,7 +147,7 @@ func run(ctx context.Context, c config, kind string) (*result, error) {
 		drainErr = errors.Join(drainErr, fmt.Errorf("SIGTERM ended the relay with code %d, not 0; its last lines:\n%s", p.ExitCode(), relayproc.Tail(p.Log(), 8)))
 	}
 	s.keeper.ended(p)
-	s.res.peak, s.res.kills = s.keeper.peak, s.keeper.kills
+	s.res.peak, s.res.peakOf, s.res.kills = s.keeper.peak, s.keeper.peakOf, s.keeper.kills
 	if err := s.check(ctx, want); err != nil {
 		return nil, errors.Join(drainErr, err)
 	}
