@@ -22,8 +22,9 @@ type live struct {
 	err      error     // what the head of the queue met; nil after a success
 	tries    int       // failures since the last success
 	until    time.Time // not to be sent before
-	active   bool      // in Sink.active
-	dirty    bool      // in Sink.dirty
+	why      waiting
+	active   bool // in Sink.active
+	dirty    bool // in Sink.dirty
 
 	// Of the batch that Send is packing.
 	slot    int
@@ -72,17 +73,45 @@ type batch struct {
 	offset   int64
 }
 
-var rawPool = sync.Pool{New: func() any { b := make([]byte, 0, 32<<10); return &b }}
+// buffers is the memory of batches: unlike a sync.Pool it survives a garbage collection, and it is bounded.
+type buffers struct {
+	mu    sync.Mutex
+	free  [][]byte
+	bytes int
+}
+
+// maxFreeBytes of buffers are kept for the next batches.
+const maxFreeBytes = 8 << 20
+
+var rawBuffers buffers
+
+func (p *buffers) get() []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if k := len(p.free); k > 0 {
+		b := p.free[k-1]
+		p.free = p.free[:k-1]
+		p.bytes -= cap(b)
+		return b
+	}
+	return make([]byte, 0, 32<<10)
+}
+
+func (p *buffers) put(b []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bytes+cap(b) <= maxFreeBytes {
+		p.free = append(p.free, b[:0])
+		p.bytes += cap(b)
+	}
+}
 
 func newBatch(p *partition, base uint64, now time.Time) *batch {
-	return &batch{p: p, base: base, raw: (*rawPool.Get().(*[]byte))[:0], open: true, since: now}
+	return &batch{p: p, base: base, raw: rawBuffers.get(), open: true, since: now}
 }
 
 func (b *batch) free() {
-	if cap(b.raw) <= 4<<20 {
-		raw := b.raw[:0]
-		rawPool.Put(&raw)
-	}
+	rawBuffers.put(b.raw)
 	b.raw = nil
 }
 
@@ -114,9 +143,15 @@ func (b *batch) credit(of *pending, n, bytes int) {
 	b.refs = append(b.refs, ref{of, n, bytes})
 }
 
+// recordOverhead is more than the lengths and deltas of a record take.
+const recordOverhead = 36
+
 // push adds one record at the end of the partition's queue.
 func (p *partition) push(n uint64, of *pending, key, value []byte, headers []functions.Header, ms int64, now time.Time) (bytes int) {
-	size := wireSize(key, value, headers, 0, 0) + 10
+	size := len(key) + len(value) + recordOverhead
+	for i := range headers {
+		size += len(headers[i].Key) + len(headers[i].Value) + 10
+	}
 	if k := len(p.queue); k > 0 && p.queue[k-1].open {
 		if b := p.queue[k-1]; b.fits(size, p.t.maxBytes) {
 			before := len(b.raw)

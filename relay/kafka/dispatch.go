@@ -16,6 +16,9 @@ type broker struct {
 	id       int32
 	inflight int  // requests without answer
 	writing  bool // one of them is not on its connection yet: the next would overtake it
+
+	ready []*partition // of dispatch: those with a batch that may go, and whether one must
+	due   bool
 }
 
 // rested is when a broker may have forgotten our producer (producer.id.expiration.ms): then it takes any
@@ -47,8 +50,7 @@ func (s *Sink) dispatch(now time.Time) time.Duration {
 		return next
 	}
 	soon := func(d time.Duration) { next = min(next, max(d, 100*time.Microsecond)) }
-	ready := map[int32][]*partition{}
-	due := map[int32]bool{}
+	brokers := s.readyBrokers[:0]
 	kept := s.active[:0]
 	for _, p := range s.active {
 		if len(p.queue) == 0 && p.inflight == 0 {
@@ -76,32 +78,35 @@ func (s *Sink) dispatch(now time.Time) time.Duration {
 		if p.inflight == 0 && now.Sub(p.used) > rested {
 			p.proven = false
 		}
-		ready[p.leader] = append(ready[p.leader], p)
+		br := s.brokers[p.leader]
+		if br == nil {
+			br = &broker{id: p.leader}
+			s.brokers[p.leader] = br
+		}
+		if len(br.ready) == 0 {
+			brokers = append(brokers, br)
+		}
+		br.ready = append(br.ready, p)
 		if b := p.queue[p.sent]; !b.open || s.hurry > 0 || s.cfg.Linger == 0 {
-			due[p.leader] = true
+			br.due = true
 		} else if d := b.since.Add(s.cfg.Linger).Sub(now); d > 0 {
 			soon(d)
 		} else {
-			due[p.leader] = true
+			br.due = true
 		}
 	}
 	clear(s.active[len(kept):])
 	s.active = kept
-	for id, ps := range ready {
-		if !due[id] {
-			continue
+	for _, br := range brokers {
+		// One that is due takes all others of its broker along. A broker that is busy calls us again, with
+		// its answer or at the end of its write.
+		if br.due && !br.writing && br.inflight < s.cfg.InFlight {
+			s.turn++
+			s.request(br, br.ready, now)
 		}
-		br := s.brokers[id]
-		if br == nil {
-			br = &broker{id: id}
-			s.brokers[id] = br
-		}
-		if br.writing || br.inflight >= s.cfg.InFlight {
-			continue // its answer, or the end of its write, calls us again
-		}
-		s.turn++
-		s.request(br, ps, now)
+		br.ready, br.due = br.ready[:0], false
 	}
+	s.readyBrokers = brokers[:0]
 	return next
 }
 
@@ -265,7 +270,7 @@ func (s *Sink) recover(p *partition, now time.Time) {
 	backoff := min(10*time.Millisecond<<min(p.tries, 7), time.Second)
 	switch answerTo(p.err) {
 	case again:
-		s.trouble(s.explain(p.t.name, p.err))
+		s.trouble(&p.why, s.explain(p.t.name, p.err))
 	case refuse:
 		if b := p.queue[0]; b.count > 1 {
 			s.split(p)
@@ -277,11 +282,11 @@ func (s *Sink) recover(p *partition, now time.Time) {
 		s.wg.Go(func() { s.refuse(p) })
 		return
 	case mend:
-		s.trouble(s.explain(p.t.name, p.err))
+		s.trouble(&p.why, s.explain(p.t.name, p.err))
 		backoff = min(100*time.Millisecond<<min(p.tries, 6), 5*time.Second)
 	case unsure:
-		if p.tries > 1 && p.err != errNotSeen {
-			s.trouble(s.explain(p.t.name, p.err))
+		if p.tries > 1 && p.err != errNotSeen && p.err != errBelow {
+			s.trouble(&p.why, s.explain(p.t.name, p.err))
 		}
 		if s.resume && p.pid >= 0 {
 			s.wantLeaders()
@@ -327,7 +332,7 @@ func (s *Sink) split(p *partition) {
 
 // ackTo notes that all records before n are in Kafka, below offset off.
 func (s *Sink) ackTo(p *partition, n uint64, off int64) {
-	s.well()
+	s.well(&p.why)
 	s.settleTo(p, n, true)
 	p.off = max(p.off, off)
 }

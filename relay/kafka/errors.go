@@ -43,7 +43,7 @@ func answerTo(err error) answer {
 	return unsure
 }
 
-// waiting is why nothing goes on, for Status and for one log line a change.
+// waiting is why something does not go on: a partition, or the sink as a whole.
 type waiting struct {
 	what   string
 	since  time.Time
@@ -53,24 +53,31 @@ type waiting struct {
 // patience is how long something may fail before it is called waiting.
 const patience = 3 * time.Second
 
-// trouble notes a failure of something that is tried again. The caller holds s.mu.
-func (s *Sink) trouble(what string) {
-	if s.why.what == "" {
-		s.why.since = time.Now()
+// trouble notes a failure of something that is tried again; w is the partition's, or the sink's. The
+// caller holds s.mu.
+func (s *Sink) trouble(w *waiting, what string) {
+	if w.what == "" {
+		w.since = time.Now()
 	}
-	s.why.what = what
-	if !s.why.logged && time.Since(s.why.since) > s.patience {
-		s.why.logged = true
-		s.log.Warn("kafka: waiting: " + what)
+	w.what = what
+	if !w.logged && time.Since(w.since) > s.patience {
+		w.logged = true
+		if s.said != what { // a topic's partitions wait for the same thing
+			s.said = what
+			s.log.Warn("kafka: waiting: " + what)
+		}
 	}
 }
 
-// well notes that Kafka took something. The caller holds s.mu.
-func (s *Sink) well() {
-	if s.why.logged {
-		s.log.Info("kafka: goes on", "after", time.Since(s.why.since).Round(time.Millisecond).String())
+// well notes that it goes on. The caller holds s.mu.
+func (s *Sink) well(w *waiting) {
+	if w.logged && s.said != "" {
+		s.said = ""
+		s.log.Info("kafka: goes on", "after", time.Since(w.since).Round(time.Millisecond).String())
 	}
-	s.why = waiting{}
+	if w.what != "" {
+		*w = waiting{}
+	}
 }
 
 func (s *Sink) waitingLocked(now time.Time) string {
@@ -84,9 +91,14 @@ func (s *Sink) waitingLocked(now time.Time) string {
 	if s.why.what != "" && now.Sub(s.why.since) > s.patience {
 		return s.why.what
 	}
-	if len(s.pend) > 0 && s.why.what == "" {
+	for _, p := range s.active {
+		if p.why.what != "" && now.Sub(p.why.since) > s.patience {
+			return p.why.what
+		}
+	}
+	if len(s.pend) > 0 {
 		if age := now.Sub(s.pend[0].since); age > 2*(produceTimeout+replyTimeout) {
-			return fmt.Sprintf("Kafka has not acknowledged anything for %s", age.Round(time.Second))
+			return fmt.Sprintf("Kafka has not acknowledged the oldest record for %s", age.Round(time.Second))
 		}
 	}
 	return ""

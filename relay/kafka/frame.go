@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
 
 	"binrelay/functions"
 	"binrelay/relay"
+
+	"github.com/klauspost/compress/s2"
 )
 
 // A journal file is a run of frames:
@@ -75,7 +78,7 @@ type partCount struct {
 type batchHead struct {
 	first, last uint64 // log entries covered; 0, 0: none, a dead letter
 	index       []partCount
-	packed      []byte // records, s2
+	packed      []byte // records, see appendPacked
 }
 
 func appendBatchHead(dst []byte, first, last uint64, index []partCount) []byte {
@@ -101,6 +104,54 @@ func (r *reader) batchHead() (h batchHead) {
 	h.packed = r.b
 	r.b = nil
 	return h
+}
+
+// packBlock is how much is compressed at a time: in blocks that stay in the cache it costs a third.
+const packBlock = 64 << 10
+
+// appendPacked adds raw, compressed in blocks.
+func appendPacked(dst, raw []byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(raw)))
+	for len(raw) > 0 {
+		block := raw[:min(len(raw), packBlock)]
+		raw = raw[len(block):]
+		n := s2.MaxEncodedLen(len(block))
+		dst = slices.Grow(dst, n+4)
+		at := len(dst)
+		packed := s2.EncodeSnappy(dst[at+4:at+4+n:at+4+n], block)
+		binary.LittleEndian.PutUint32(dst[at:at+4], uint32(len(packed)))
+		dst = dst[:at+4+len(packed)]
+	}
+	return dst
+}
+
+func unpack(packed []byte) ([]byte, error) {
+	r := &reader{b: packed}
+	size := r.uvarint()
+	if r.err != nil || size > maxFrame {
+		return nil, errShort
+	}
+	raw := make([]byte, 0, min(int(size), 64*len(packed)+1))
+	for len(r.b) > 0 {
+		n := r.take(4)
+		if r.err != nil {
+			return nil, r.err
+		}
+		b := r.take(uint64(binary.LittleEndian.Uint32(n)))
+		k, err := s2.DecodedLen(b)
+		if r.err != nil || err != nil || k > packBlock {
+			return nil, errors.Join(errShort, r.err, err)
+		}
+		raw = slices.Grow(raw, k)
+		if _, err := s2.Decode(raw[len(raw):len(raw)+k], b); err != nil {
+			return nil, err
+		}
+		raw = raw[:len(raw)+k]
+	}
+	if len(raw) != int(size) {
+		return nil, errShort
+	}
+	return raw, nil
 }
 
 const (

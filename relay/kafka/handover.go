@@ -3,12 +3,9 @@ package kafka
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"binrelay/relay"
-
-	"github.com/klauspost/compress/s2"
 )
 
 // item is one thing for the journal: a batch, another session of some partitions, or a piece of work
@@ -91,7 +88,7 @@ func release(b *relay.Batch) {
 
 // resolve finds the partition of each record.
 func (s *Sink) resolve(ctx context.Context, it *item, recs []relay.Record) error {
-	if err := s.barrier(ctx, recs); err != nil {
+	if err := s.barrier(ctx); err != nil {
 		return err
 	}
 	s.gen++
@@ -132,10 +129,7 @@ func (s *Sink) pack(it *item, first, last uint64, recs []relay.Record) {
 	}
 	it.bytes = len(it.raw) + 16*len(recs)
 	it.body = appendBatchHead(it.body, first, last, it.index)
-	head := len(it.body)
-	it.body = slices.Grow(it.body, s2.MaxEncodedLen(len(it.raw)))
-	packed := s2.Encode(it.body[head:cap(it.body)], it.raw)
-	it.body = it.body[:head+len(packed)]
+	it.body = appendPacked(it.body, it.raw)
 }
 
 // room waits until the batch may be in flight too, and counts it.
@@ -168,27 +162,23 @@ func (s *Sink) room(ctx context.Context, records, bytes int) error {
 	return nil
 }
 
-// barrier lets nothing pass while a topic that the batch uses has grown or a session is nearly used up:
-// all before it is acknowledged first.
-func (s *Sink) barrier(ctx context.Context, recs []relay.Record) error {
+// barrier lets nothing pass while a topic has grown or a session is nearly used up: all before is
+// acknowledged first.
+func (s *Sink) barrier(ctx context.Context) (err error) {
+	s.mu.Lock()
+	if !s.worn {
+		s.mu.Unlock()
+		return nil
+	}
+	s.worn = false
 	var grown []*topic
 	var worn []*partition
-	s.mu.Lock()
-	name := ""
-	for i := range recs {
-		if recs[i].Topic == name {
-			continue
-		}
-		name = recs[i].Topic
-		t := s.byName[name]
-		if t == nil {
-			continue
-		}
-		if t.grown > len(t.parts) && !slices.Contains(grown, t) {
+	for _, t := range s.st.topics {
+		if t.grown > len(t.parts) {
 			grown = append(grown, t)
 		}
 		for _, p := range t.parts {
-			if p.pid >= 0 && p.n-p.n0 > s.renewAfter && !slices.Contains(worn, p) {
+			if p.pid >= 0 && p.n-p.n0 > s.renewAfter {
 				worn = append(worn, p)
 			}
 		}
@@ -197,6 +187,13 @@ func (s *Sink) barrier(ctx context.Context, recs []relay.Record) error {
 	if len(grown)+len(worn) == 0 {
 		return nil
 	}
+	defer func() {
+		if err != nil { // the next Send tries again
+			s.mu.Lock()
+			s.worn = true
+			s.mu.Unlock()
+		}
+	}()
 	if err := s.Flush(ctx); err != nil {
 		return err
 	}
@@ -231,7 +228,7 @@ func (s *Sink) moveTo(ctx context.Context, ss []session, letter *relay.Record, t
 		it.letters, it.parts = []relay.Record{*letter}, append(it.parts, to)
 		it.index = append(it.index, partCount{to.t.place, to.num, 1})
 		it.body = appendBatchHead(it.body, 0, 0, it.index)
-		it.body = append(it.body, s2.Encode(nil, appendJournalRecord(nil, letter, 0, 0))...)
+		it.body = appendPacked(it.body, appendJournalRecord(nil, letter, 0, 0))
 	}
 	return s.journalError(s.submit(ctx, it))
 }
@@ -326,7 +323,7 @@ func (s *Sink) journalGroup(buf []byte, group []*item) []byte {
 			t.noted = true
 		}
 	}
-	rotate := err == nil && s.j.size > fileBytes
+	rotate := err == nil && s.j.size > s.j.rotateAt
 	for _, it := range group {
 		if err != nil {
 			s.dropLocked(it)
@@ -417,7 +414,8 @@ func (s *Sink) rotate() {
 	}
 	s.mu.Unlock()
 	if err := s.j.begin(snap); err != nil {
-		// The file at hand goes on growing; the next group tries again.
+		// The file at hand goes on growing for a while.
+		s.j.rotateAt = s.j.size + fileBytes/4
 		s.log.Warn("hand-over journal: no new file: "+err.Error(), "err", err)
 		return
 	}
@@ -466,6 +464,7 @@ func (s *Sink) handOver(it *item) {
 			s.used.Add(1)
 		}
 		p.n++
+		s.worn = s.worn || p.n-p.n0 > s.renewAfter
 		if !p.active {
 			s.activate(p)
 		}

@@ -12,8 +12,6 @@ import (
 	"sync"
 
 	"binrelay/relay"
-
-	"github.com/klauspost/compress/s2"
 )
 
 const (
@@ -33,6 +31,8 @@ type journal struct {
 	f      *os.File
 	size   int64 // written
 	synced int64 // durable
+
+	rotateAt int64 // size at which a new file is due
 
 	mu    sync.RWMutex // the list of files, and their removal
 	files []journalFile
@@ -302,7 +302,7 @@ func (j *journal) begin(snapshot []byte) (err error) {
 	if j.f != nil {
 		j.f.Close()
 	}
-	j.f, j.size, j.synced = f, int64(len(frame)), int64(len(frame))
+	j.f, j.size, j.synced, j.rotateAt = f, int64(len(frame)), int64(len(frame)), int64(len(frame))+fileBytes
 	j.mu.Lock()
 	j.files = append(j.files, journalFile{num: num, ends: map[*partition]uint64{}})
 	j.mu.Unlock()
@@ -427,7 +427,7 @@ func (j *journal) scan(fn func(h batchHead, start []uint64) error) error {
 
 // records unpacks a frame's records and calls fn with each and its number in its partition.
 func (h *batchHead) records(start []uint64, fn func(c partCount, n uint64, rec *journalRecord) error) error {
-	raw, err := s2.Decode(nil, h.packed)
+	raw, err := unpack(h.packed)
 	if err != nil {
 		return err
 	}

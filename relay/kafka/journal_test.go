@@ -11,7 +11,6 @@ import (
 
 	"binrelay/relay"
 
-	"github.com/klauspost/compress/s2"
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
@@ -64,7 +63,7 @@ func (w *testJournal) add(n int, sync bool) {
 		index[slot].count++
 		raw = appendJournalRecord(raw, &rec, slot, first)
 	}
-	body := append(appendBatchHead(nil, first, first+uint64(n)-1, index), s2.Encode(nil, raw)...)
+	body := appendPacked(appendBatchHead(nil, first, first+uint64(n)-1, index), raw)
 	w.write(kindBatch, body, sync)
 	if err := w.st.applyBatch(batchHead{first: first, last: first + uint64(n) - 1, index: index}); err != nil {
 		w.t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"binrelay/relay"
@@ -52,9 +53,31 @@ func (s *Sink) look(p *partition, wait time.Duration) {
 		return
 	}
 	s.mu.Lock()
+	below := p.err == errBelow
 	v := view{topic: p.t.name, part: p.num, leader: p.leader, pid: p.pid, epoch: p.epoch, n0: p.n0, acked: p.acked, n: p.n,
 		off: p.off, solo: !p.foreign, again: p.t.id != [16]byte{} && p.id != [16]byte{} && p.t.id != p.id}
 	s.mu.Unlock()
+	if below && !v.again { // is it still the same topic?
+		resp, err := s.metadata(s.ctx, []string{v.topic})
+		if err == nil && len(resp.Topics) == 1 {
+			err = kerr.ErrorForCode(resp.Topics[0].ErrorCode)
+		}
+		s.mu.Lock()
+		switch {
+		case err != nil || len(resp.Topics) != 1:
+			p.mode = failed // and again
+		case resp.Topics[0].TopicID != p.id:
+			p.t.id = resp.Topics[0].TopicID
+			v.again = true
+		default:
+			s.below(p)
+		}
+		s.mu.Unlock()
+		if !v.again {
+			s.poke()
+			return
+		}
+	}
 	if v.again {
 		v.off, v.solo = 0, true
 	}
@@ -68,7 +91,7 @@ func (s *Sink) look(p *partition, wait time.Duration) {
 		}
 		var ke *kerr.Error
 		if !errors.As(err, &ke) || !ke.Retriable || p.tries > 3 {
-			s.trouble(s.explain(p.t.name, err))
+			s.trouble(&p.why, s.explain(p.t.name, err))
 		}
 		s.wantLeaders()
 		p.mode, p.err = failed, errNotSeen
@@ -119,6 +142,26 @@ func (s *Sink) take(p *partition, v *view, f *finding) {
 	}
 	s.ackTo(p, again.n0, f.off)
 	s.wg.Go(func() { s.renew(p, again) })
+}
+
+// below is a partition whose head was written below what was acknowledged before: a leader without our
+// state took it, the acknowledged records between are gone. They are sent again in a fresh session, and
+// once more what was written out of their order.
+func (s *Sink) below(p *partition) {
+	head := p.queue[0]
+	f := &finding{off: head.offset, lost: min(uint64(p.off-head.offset), p.acked)}
+	again := uint64(head.count)
+	if p.foreign {
+		again += f.lost // or fewer: offsets do not count our records here
+	}
+	s.mayRepeat.Add(again)
+	s.log.Warn("kafka: records may be repeated", "partition", p.String(), "up_to", again)
+	from := p.acked - f.lost
+	if !s.bringBack(p, f) {
+		return // in a fresh session already
+	}
+	x := session{p: p, n0: from, off: head.offset, id: p.id}
+	s.wg.Go(func() { s.renew(p, x) })
 }
 
 // bringBack queues acknowledged records again that an unclean leader election took away.
@@ -268,7 +311,7 @@ func (s *Sink) refuse(p *partition) {
 		s.mu.Unlock()
 	default:
 		s.mu.Lock()
-		s.trouble(err.Error())
+		s.trouble(&p.why, err.Error())
 		s.mu.Unlock()
 		if s.pause(s.ctx, time.Second) == nil {
 			s.retryLater(p)
@@ -504,6 +547,9 @@ func (s *Sink) describe(v *view) (last int32, epoch int16, ok bool, err error) {
 	req.Topics = append(req.Topics, rt)
 	kresp, err := s.ask(v, req)
 	if err != nil {
+		if strings.Contains(err.Error(), "too old") { // Kafka below 2.8: the batch headers must do
+			err = nil
+		}
 		return 0, 0, false, err
 	}
 	resp := kresp.(*kmsg.DescribeProducersResponse)

@@ -19,7 +19,7 @@ import (
 // What may be in flight: handed over and not acknowledged. The bytes are held once, encoded; requests
 // under way hold them once or twice more, compressed, up to maxRequestBytes each.
 const (
-	maxInFlightBytes   = 32 << 20
+	maxInFlightBytes   = 16 << 20
 	maxInFlightRecords = 400_000
 	maxRequestBytes    = 2 << 20
 	// renewAfter is when a partition goes on in another session: sequence numbers end at 2^31.
@@ -56,24 +56,27 @@ type Sink struct {
 	gen    uint64    // of Send: partition.slotGen
 	next   uint64    // of Send: the entry that must come next; 0: any
 
-	mu       sync.Mutex
-	cond     *sync.Cond
-	st       *state
-	byName   map[string]*topic
-	brokers  map[int32]*broker
-	active   []*partition // with a queue
-	turn     int          // where dispatch begins, so that all get their turn
-	dirty    []*partition // acknowledged counts to note
-	pend     []*pending   // in the order of their first entry
-	hold     bool         // nothing is sent: it is not known whether this is the journal's cluster
-	inBytes  int
-	inFlight int
-	hurry    int   // somebody waits: do not linger
-	err      error // why Send cannot go on until Start is called
-	broken   chan struct{}
-	jerr     error // the journal failed
-	why      waiting
-	topicMu  sync.Mutex // one look-up of a topic at a time
+	mu           sync.Mutex
+	cond         *sync.Cond
+	st           *state
+	byName       map[string]*topic
+	brokers      map[int32]*broker
+	active       []*partition // with a queue
+	readyBrokers []*broker    // scratch of dispatch
+	turn         int          // where dispatch begins, so that all get their turn
+	dirty        []*partition // acknowledged counts to note
+	pend         []*pending   // in the order of their first entry
+	hold         bool         // nothing is sent: it is not known whether this is the journal's cluster
+	inBytes      int
+	inFlight     int
+	hurry        int   // somebody waits: do not linger
+	err          error // why Send cannot go on until Start is called
+	broken       chan struct{}
+	jerr         error      // the journal failed
+	why          waiting    // for Kafka as a whole
+	said         string     // the wait that was logged last
+	worn         bool       // see barrier
+	topicMu      sync.Mutex // one look-up of a topic at a time
 
 	acked     atomic.Uint64
 	records   atomic.Uint64

@@ -93,7 +93,7 @@ func (s *Sink) ensure(ctx context.Context, name string, want int) (*found, error
 		}
 		if err == nil {
 			s.mu.Lock()
-			s.well()
+			s.well(&s.why)
 			s.mu.Unlock()
 			return f, nil
 		}
@@ -101,7 +101,7 @@ func (s *Sink) ensure(ctx context.Context, name string, want int) (*found, error
 			return nil, &relay.Fault{Function: "kafka", Err: fmt.Sprintf("topic %s: %v", name, err), Hint: "Kafka does not take this name"}
 		}
 		s.mu.Lock()
-		s.trouble(s.explain(name, err))
+		s.trouble(&s.why, s.explain(name, err))
 		s.mu.Unlock()
 		if err := s.pause(ctx, min(20*time.Millisecond<<min(try, 8), 2*time.Second)); err != nil {
 			return nil, err
@@ -242,9 +242,10 @@ func (s *Sink) leaders() {
 			s.mu.Lock()
 			if err != nil {
 				if len(s.active) > 0 {
-					s.trouble(s.explain("", err))
+					s.trouble(&s.why, s.explain("", err))
 				}
 			} else {
+				s.well(&s.why)
 				gone = s.takeMetadata(resp)
 			}
 			s.mu.Unlock()
@@ -253,7 +254,7 @@ func (s *Sink) leaders() {
 				if s.cfg.TopicCreate {
 					if err := s.create(s.ctx, t.name, len(t.parts)); err != nil {
 						s.mu.Lock()
-						s.trouble(s.explain(t.name, err))
+						s.trouble(&s.why, s.explain(t.name, err))
 						s.mu.Unlock()
 					}
 				}
@@ -282,7 +283,7 @@ func (s *Sink) takeMetadata(resp *kmsg.MetadataResponse) (gone []*topic) {
 				p.leader = -1
 			}
 			if needed {
-				s.trouble(s.explain(t.name, err))
+				s.trouble(&t.parts[0].why, s.explain(t.name, err))
 				if errors.Is(err, kerr.UnknownTopicOrPartition) {
 					gone = append(gone, t)
 				}
@@ -291,7 +292,7 @@ func (s *Sink) takeMetadata(resp *kmsg.MetadataResponse) (gone []*topic) {
 		}
 		t.id = mt.TopicID
 		if n := len(mt.Partitions); n > len(t.parts) && n != t.grown {
-			t.grown = n
+			t.grown, s.worn = n, true
 			s.log.Info("kafka: topic has grown; its new partitions are used once all before is acknowledged", "topic", t.name, "from", len(t.parts), "to", n)
 		}
 		for k := range mt.Partitions {
@@ -344,14 +345,14 @@ func (s *Sink) knowCluster(ctx context.Context) error {
 			break
 		}
 		s.mu.Lock()
-		s.trouble(s.explain("", err))
+		s.trouble(&s.why, s.explain("", err))
 		s.mu.Unlock()
 		if err := s.pause(ctx, min(50*time.Millisecond<<min(try, 6), 2*time.Second)); err != nil {
 			return err
 		}
 	}
 	s.mu.Lock()
-	s.well()
+	s.well(&s.why)
 	was, topics := s.st.cluster, slices.Clone(s.st.topics)
 	if was == "" || id == "" {
 		s.st.cluster = id
@@ -421,7 +422,7 @@ func (s *Sink) newProducer(ctx context.Context) (pid int64, epoch int16, err err
 			return resp.ProducerID, resp.ProducerEpoch, nil
 		}
 		s.mu.Lock()
-		s.trouble(s.explain("", err))
+		s.trouble(&s.why, s.explain("", err))
 		s.mu.Unlock()
 		if err := s.pause(ctx, min(50*time.Millisecond<<min(try, 6), 2*time.Second)); err != nil {
 			return 0, 0, err

@@ -410,3 +410,42 @@ func TestIllegalTopic(t *testing.T) {
 		}
 	}
 }
+
+// TestWrittenBelow: a leader that lost records together with the memory of our session takes any sequence;
+// the offset shows it. What is gone comes back from the journal, in order.
+func TestWrittenBelow(t *testing.T) {
+	c := cluster(t, kfake.SeedTopics(1, "a"))
+	s, _ := start(t, testConfig(t, c.ListenAddrs()))
+	ctx := ctxFor(t)
+	send := func(from, to uint64) {
+		t.Helper()
+		if err := s.Send(ctx, run("a", from, to)); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Flush(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send(1, 50)
+	s.mu.Lock()
+	s.st.topics[0].parts[0].off += 30 // as if 30 records more had been acknowledged and were gone
+	s.mu.Unlock()
+	send(51, 60)
+	send(61, 70)
+	want := [][2]uint64{{1, 60}, {21, 70}}
+	l := logs(t, c.ListenAddrs(), "a")[0]
+	for _, w := range want {
+		for i := w[0]; i <= w[1]; i++ {
+			if len(l) == 0 || be(l[0].Value) != i {
+				t.Fatalf("record %d is not where it should be", i)
+			}
+			l = l[1:]
+		}
+	}
+	if len(l) != 0 {
+		t.Errorf("%d records more", len(l))
+	}
+	if got := s.Status().MayRepeat; got != 10 {
+		t.Errorf("MayRepeat = %d, want 10", got)
+	}
+}
