@@ -95,7 +95,7 @@ func FuzzTableMap(f *testing.F) {
 
 // FuzzJSON: any bytes as a binary JSON document, and as changes to one.
 func FuzzJSON(f *testing.F) {
-	f.Add([]byte{0, 1, 0, 13, 0, 11, 0, 1, 0, 5, 1, 0, 'x'}, []byte{0, 3, '$', '.', 'x', 3, 5, 9, 0})
+	f.Add([]byte{0, 1, 0, 12, 0, 11, 0, 1, 0, 5, 1, 0, 'x'}, []byte{0, 3, '$', '.', 'x', 3, 5, 9, 0})
 	f.Add([]byte{2, 3, 0, 13, 0, 5, 1, 0, 5, 2, 0, 5, 3, 0}, []byte{2, 4, '$', '[', '1', ']'})
 	f.Add([]byte{15, 246, 4, 3, 2, 0x81, 5}, []byte{1, 5, '$', '.', '"', 'q', '"', 3, 4, 1, 0})
 	f.Fuzz(func(t *testing.T, doc, patch []byte) {

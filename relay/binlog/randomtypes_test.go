@@ -380,6 +380,20 @@ func flavourType(r *rand.Rand, kind string) testType {
 			return "STRING_TO_VECTOR('[" + strings.Join(f, ",") + "]')"
 		}}
 	}
+	only := *mariadbKind
+	if only == "mariadb10.5" {
+		return testType{ddl: "INET6", sel: selText, lit: randomInet6}
+	}
+	if only == "mariadb11.8" && r.IntN(3) == 0 {
+		n := 1 + r.IntN(80)
+		return testType{ddl: fmt.Sprintf("VECTOR(%d)", n), sel: selHex, lit: func(r *rand.Rand) string {
+			f := make([]string, n)
+			for i := range f {
+				f[i] = strconv.FormatFloat(float64(float32(r.NormFloat64()*pick(r, 1, 1e9, 1e-9))), 'g', -1, 32)
+			}
+			return "VEC_FromText('[" + strings.Join(f, ",") + "]')"
+		}}
+	}
 	switch r.IntN(3) {
 	case 0:
 		return testType{ddl: "UUID", sel: selText, lit: func(r *rand.Rand) string {
@@ -396,12 +410,14 @@ func flavourType(r *rand.Rand, kind string) testType {
 			return fmt.Sprintf("'%d.%d.%d.%d'", o(), o(), o(), o())
 		}}
 	default:
-		return testType{ddl: "INET6", sel: selText, lit: func(r *rand.Rand) string {
-			var w []string
-			for range 8 {
-				w = append(w, fmt.Sprintf("%x", pick(r, 0, 0, 0xffff, r.IntN(0x10000))))
-			}
-			return pick(r, "'::'", "'::1'", "'::ffff:1.2.3.4'", "'::1.2.3.4'", "'fe80::'", "'"+strings.Join(w, ":")+"'")
-		}}
+		return testType{ddl: "INET6", sel: selText, lit: randomInet6}
 	}
+}
+
+func randomInet6(r *rand.Rand) string {
+	var w []string
+	for range 8 {
+		w = append(w, fmt.Sprintf("%x", pick(r, 0, 0, 0xffff, r.IntN(0x10000))))
+	}
+	return pick(r, "'::'", "'::1'", "'::ffff:1.2.3.4'", "'::1.2.3.4'", "'fe80::'", "'"+strings.Join(w, ":")+"'")
 }

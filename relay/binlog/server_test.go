@@ -2,6 +2,7 @@ package binlog
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"sync"
@@ -14,6 +15,9 @@ import (
 
 // Real servers, started when the first test asks for one and kept until the package's tests end.
 var serverKinds = []string{"mysql", "mariadb"}
+
+// mariadbKind lets other versions take part: -mariadb mariadb10.5 or mariadb11.8.
+var mariadbKind = flag.String("mariadb", "mariadb", "the MariaDB to test against, see bench/services/srcdb")
 
 type testServer struct{ *services.DB }
 
@@ -32,7 +36,11 @@ func server(t testing.TB, kind string) testServer {
 	if s, ok := started.servers[kind]; ok {
 		return s
 	}
-	db, err := services.StartDatabase(context.Background(), kind)
+	start := kind
+	if kind == "mariadb" {
+		start = *mariadbKind
+	}
+	db, err := services.StartDatabase(context.Background(), start)
 	if err != nil {
 		t.Fatalf("a real %s is needed here: %v", kind, err)
 	}
