@@ -18,7 +18,8 @@ type Sink interface {
 
 	// Send takes the next batch, in order and without gaps in entries, makes its hand-over durable and
 	// gives its records to the producer. It blocks while too much is in flight. The sink owns b until it
-	// calls b.Release, exactly once, when all its records are acknowledged.
+	// calls b.Release, exactly once: when it has copied the records, or when Send fails. That says nothing
+	// of acknowledgement; Acked does.
 	// After an error the session is over: the relay calls Start again, and sends from what it returns.
 	Send(ctx context.Context, b *Batch) error
 
