@@ -114,7 +114,7 @@ func (c *column) layout(fc *functions.Column, typ byte, meta *cursor) error {
 			}
 			return nil
 		default:
-			return fmt.Errorf("column %d: STRING of real type %d is unknown", fc.Length, typ)
+			return fmt.Errorf("STRING column of real type %d is unknown to this version", typ)
 		}
 	}
 	c.typ, fc.Type = typ, typ

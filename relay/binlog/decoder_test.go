@@ -286,3 +286,116 @@ func TestStatementCharset(t *testing.T) {
 		})
 	}
 }
+
+// TestCutParts: a part that ends anywhere is an error that says where, or the changes before the cut.
+func TestCutParts(t *testing.T) {
+	for _, flavor := range serverKinds {
+		d := NewDecoders(nil).New()
+		for _, p := range partsOf(t, filepath.Join("testdata", flavor+".binlog"), nil) {
+			for n := 0; n < len(p); n += 1 + len(p)/200 {
+				err := d.Decode(1, p[:n], func(c *functions.Change) error {
+					if !c.Row().IsZero() {
+						_, err := c.Row().Image().AppendRowJSON(nil)
+						return err
+					}
+					return nil
+				})
+				checkDecodeError(t, err)
+			}
+		}
+	}
+}
+
+// TestDecodersShare: decoders of one maker share shapes and nothing else (run with -race).
+func TestDecodersShare(t *testing.T) {
+	parts := partsOf(t, filepath.Join("testdata", "mysql.binlog"), nil)
+	ds := NewDecoders(nil)
+	done := make(chan []string)
+	for range 4 {
+		go func() {
+			got, _ := lines(t, ds.New(), parts)
+			done <- got
+		}()
+	}
+	first := <-done
+	for range 3 {
+		if got := <-done; strings.Join(got, "\n") != strings.Join(first, "\n") {
+			t.Error("decoders differ")
+		}
+	}
+}
+
+// TestPanicOfFunction: what user code panics with is not taken for a mistake of the decoder, and the decoder
+// works on behind it.
+func TestPanicOfFunction(t *testing.T) {
+	part := synthPart(narrowColumns(), evWriteRows, narrowRow(1))
+	d := NewDecoders(nil).New()
+	func() {
+		defer func() {
+			if r := recover(); r != "mine" {
+				t.Errorf("recovered %v", r)
+			}
+		}()
+		d.Decode(1, part, func(*functions.Change) error { panic("mine") })
+	}()
+	mine := errors.New("mine")
+	if err := d.Decode(1, part, func(*functions.Change) error { return mine }); err != mine {
+		t.Error(err)
+	}
+}
+
+// TestOrdinals: rows are counted from the part's base, and rows of excluded tables with them.
+func TestOrdinals(t *testing.T) {
+	h := partHeader{Flags: partFirst, RowBase: 1000, File: "f", GTID: "g", CommitMicros: 1790000000123456, ServerID: 5, Pos: 77}
+	cols := narrowColumns()
+	b := h.append(nil)
+	b = addEvent(b, evTableMap, synthTableMap(9, "db", "t", cols))
+	b = addEvent(b, evWriteRows, synthRows(evWriteRows, 9, len(cols), narrowRow(1), narrowRow(2)))
+	b = addEvent(b, eventSkip, []byte{5, 0, 0, 0})
+	b = addEvent(b, evUpdateRows, synthRows(evUpdateRows, 9, len(cols), narrowRow(1), narrowRow(2)))
+	b = addEvent(b, evXID, make([]byte, 8))
+	var got []string
+	err := NewDecoders(nil).New().Decode(42, b, func(c *functions.Change) error {
+		s := c.Source
+		got = append(got, fmt.Sprintf("%s %d %s %s %d %d %d %s", c.Op, s.Row, s.GTID, s.File, s.Pos, s.ServerID, s.Seq, s.Time))
+		return nil
+	})
+	wantLines(t, got, err, "c 1000 g f 77 5 42 2026-09-21 14:13:20.123456 +0000 UTC", "c 1001 g f 77 5 42 2026-09-21 14:13:20.123456 +0000 UTC",
+		"d 1007 g f 77 5 42 2026-09-21 14:13:20.123456 +0000 UTC", "c 1007 g f 77 5 42 2026-09-21 14:13:20.123456 +0000 UTC")
+}
+
+// TestUnreadableParts: each names its place.
+func TestUnreadableParts(t *testing.T) {
+	cols := narrowColumns()
+	head := (&partHeader{Flags: partFirst, File: "binlog.000007", Pos: 99}).append(nil)
+	with := func(events ...[]byte) []byte {
+		b := append([]byte{}, head...)
+		for _, e := range events {
+			b = append(b, e...)
+		}
+		return b
+	}
+	tm := addEvent(nil, evTableMap, synthTableMap(9, "db", "t", cols))
+	strange := append([]synthColumn{}, cols...)
+	strange[3].typ = 199
+	for name, c := range map[string]struct {
+		part []byte
+		want string
+	}{
+		"no header":          {[]byte{1, 2, 3}, "damaged part header"},
+		"other version":      {append([]byte{9}, head[1:]...), "part version 9"},
+		"damaged event":      {with([]byte{1, 2, 3}), "damaged event header"},
+		"rows without map":   {with(addEvent(nil, evWriteRows, synthRows(evWriteRows, 9, 8, narrowRow(1)))), "table id 9 without a table map"},
+		"short row":          {with(tm, addEvent(nil, evWriteRows, synthRows(evWriteRows, 9, 8, narrowRow(1)[:30]))), "table db.t at binlog.000007:99 row 0: row image ends"},
+		"other column count": {with(tm, addEvent(nil, evWriteRows, synthRows(evWriteRows, 9, 7, narrowRow(1)))), "rows of 7 columns for a table map of 8"},
+		"unknown type": {with(addEvent(nil, evTableMap, synthTableMap(9, "db", "t", strange)), addEvent(nil, evWriteRows, synthRows(evWriteRows, 9, 8, narrowRow(1)))),
+			"column type 199 is unknown"},
+		"unknown event": {with(addEvent(nil, 200, nil)), "event type 200"},
+	} {
+		err := NewDecoders(nil).New().Decode(1, c.part, func(*functions.Change) error { return nil })
+		checkDecodeError(t, err)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}

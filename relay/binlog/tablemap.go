@@ -157,7 +157,7 @@ func compile(body, hints []byte, mariadb bool) (*plan, error) {
 			continue // the metadata of later columns cannot be found behind one of unknown size
 		}
 		if err := p.cols[i].layout(fc, types[i], &meta); err != nil {
-			p.uncountable = err
+			p.uncountable = fmt.Errorf("column %d: %w", i+1, err)
 		}
 		if p.cols[i].isJSON {
 			p.nJSON++
