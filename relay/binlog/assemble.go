@@ -352,6 +352,9 @@ func (a *assembler) mute() {
 
 // begins takes any of the GTID events.
 func (a *assembler) begins(h eventHeader, body []byte) error {
+	if (h.Type == evMariaGTID) != a.mariadb {
+		return relay.Permanent(fmt.Errorf("GTID event of the other flavour at %s: this file was not written by this kind of server", a.place()), "begin behind it with MYSQL_START")
+	}
 	a.start(h)
 	t := &a.trx
 	var err error
@@ -386,8 +389,12 @@ func (a *assembler) beginsTagged(body []byte) (err error) {
 	if e.Decode(body) != nil || len(e.SID) != len(t.sid) || e.GNO <= 0 {
 		return errors.New("tagged GTID is not understood")
 	}
+	tag := e.Tag.String()
+	if tag != "" && !isTag(tag) {
+		return errors.New("tagged GTID is not understood")
+	}
 	copy(t.sid[:], e.SID)
-	t.tag = append(t.tag[:0], e.Tag.String()...)
+	t.tag = append(t.tag[:0], tag...)
 	t.gno = uint64(e.GNO)
 	if v := e.OriginalCommitTimestamp; v != 0 {
 		t.micros = v

@@ -182,6 +182,7 @@ func (c *collector) run(s *Source) (stop func() error) {
 	done := make(chan error, 1)
 	c.mu.Lock()
 	pos := bytes.Clone(c.pos)
+	c.ended = nil
 	c.mu.Unlock()
 	go func() {
 		err := s.Stream(ctx, pos, c.emit)

@@ -5,20 +5,16 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
-	"time"
 )
 
 // columnTypes looks up declared column types for tables whose table map leaves something open (hints.go).
-// It has a connection of its own, made when first needed.
+// It has a connection of its own, made when first needed; each answer is waited for as long as at login.
 type columnTypes struct {
 	source *Source
 	ctx    context.Context // of the stream that owns it
 	c      *conn
 	types  map[string]string // of the table looked up last, by column
 }
-
-// lookUpTimeout bounds one lookup: reading waits for it.
-const lookUpTimeout = 20 * time.Second
 
 // Declared implements Hints.
 func (h *columnTypes) Declared(_, _, column string) string { return h.types[column] }
@@ -35,10 +31,6 @@ func (a *assembler) lookUp(e *tableEntry) ([]byte, error) {
 }
 
 func (h *columnTypes) load(db, table string) error {
-	ctx, cancel := context.WithTimeout(h.ctx, lookUpTimeout)
-	defer cancel()
-	stop := context.AfterFunc(ctx, h.close)
-	defer stop()
 	if h.c == nil {
 		c, err := h.source.connect(h.ctx)
 		if err != nil {

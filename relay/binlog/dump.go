@@ -29,7 +29,7 @@ func (s *Source) dump(ctx context.Context, c *conn, p *position, how resumption,
 	if err := c.WritePacket(s.dumpCommand(p, how.byGTID, how.from)); err != nil {
 		return fmt.Errorf("ask for the binlog: %w", plain(err))
 	}
-	nc := &patientConn{Conn: c.Conn.Conn, idle: 3 * s.cfg.Heartbeat, waiting: &s.stats.waiting}
+	nc := &patientConn{Conn: c.Conn.Conn.Conn, idle: 3 * s.cfg.Heartbeat, waiting: &s.stats.waiting}
 	defer s.stats.waiting.Store(0)
 	r := packetReader{br: bufio.NewReaderSize(nc, readBuffer), seq: 1}
 	for {

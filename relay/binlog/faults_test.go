@@ -3,8 +3,11 @@ package binlog
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/go-mysql-org/go-mysql/mysql"
 
 	"binrelay/bench/services"
 	"binrelay/relay"
@@ -289,12 +292,19 @@ func TestStreamHaltsAtStatementFormat(t *testing.T) {
 		}
 		c.wait("halt", func() bool { return c.ended != nil })
 		err := stop()
+		_, behind, _ := strings.Cut(err.Error(), "MYSQL_START=")
+		behind, _, _ = strings.Cut(behind, ", or")
+		only := onlyTables(t, db+".*")
+		d := newCollector(t)
+		stop = d.run(sourceOf(t, s.DB, func(cfg *Config) { only(cfg); cfg.Start = behind }))
+		d.wait("the row behind it, begun as the hint says", func() bool { return d.rows() == 1 })
+		stop()
 		wantStop(t, err, "statement-format", "INSERT "+db+".a", "binlog.0")
 		wantStop(t, c.end(src), "statement-format", "INSERT "+db+".a") // and again at the same place
 		if c.rows() != 0 {
 			t.Errorf("%d rows from behind the halt", c.rows())
 		}
-		only := onlyTables(t, "*.*,!"+db+".a")
+		only = onlyTables(t, db+".*,!"+db+".a")
 		stop = c.run(sourceOf(t, s.DB, only))
 		exec(t, s, "CREATE TABLE "+db+".z (id INT PRIMARY KEY)", "INSERT INTO "+db+".z VALUES (1)")
 		c.wait("the table is excluded, so reading goes on", func() bool { return c.rows() == 1 })
@@ -339,4 +349,119 @@ func TestStreamParksXA(t *testing.T) {
 			t.Errorf("%d files are left in the parking directory", n)
 		}
 	})
+}
+
+func TestDumpErrors(t *testing.T) {
+	p := &position{SetKnown: true, File: "binlog.000007", Pos: 400}
+	for _, x := range []struct {
+		code uint16
+		text string
+		perm bool
+		want string
+	}{
+		{1236, "Cannot replicate because the source purged required binary logs. Replicate the missing transactions from elsewhere", true, "purged"},
+		{1236, "Could not find GTID state requested by slave in any binlog files. Probably the slave state is too old and required binlog files have been purged.", true, "WAL_DIR"},
+		{1236, "Could not find first log file name in binary log index file", true, "binlog.000007"},
+		{1236, "Client requested source to start replication from position > file size", true, "history"},
+		{1236, "bogus data in log event; the first event 'x' at 4", true, "history"},
+		{1236, "Replica has more GTIDs than the source has, using the source's SERVER_UUID.", true, "history"},
+		{1236, "Error: connecting slave requested to start from GTID 0-1-5, which is not in the master's binlog", true, "history"},
+		{1236, "The binlog on the master is missing the GTID 0-1-5 requested by the slave (even though a subsequent sequence number does exist), and GTID strict mode is enabled", true, "history"},
+		{1236, "A replica with the same server_uuid/server_id as this replica has connected to the source; the first event", false, "server id 4711"},
+		{4052, "A slave with the same server_uuid/server_id as this slave has connected to the master", false, "MYSQL_SERVER_ID"},
+		{1236, "Cannot replicate anonymous transaction when AUTO_POSITION = 1, at file x, position 4.", false, "AUTO_POSITION"},
+		{1236, "Cannot replicate anonymous transaction when @@GLOBAL.GTID_MODE = ON, at file x", false, "ON_PERMISSIVE"},
+		{1236, "Cannot replicate GTID-transaction when @@GLOBAL.GTID_MODE = OFF, at file x", false, "OFF_PERMISSIVE"},
+		{1236, "log event entry exceeded max_allowed_packet; Increase max_allowed_packet on source", true, "max_allowed_packet"},
+		{1236, "Binary log is not open", true, "log_bin"},
+		{1236, "could not find next log; the first event 'x' at 4", false, "could not find next log"},
+		{1236, "binlog truncated in the middle of event; consider out of disk space on source", false, "truncated"},
+		{1045, "Access denied for user 'relay'@'%' (using password: YES)", true, "REPLICATION SLAVE"},
+		{1227, "Access denied; you need (at least one of) the REPLICATION SLAVE privilege(s)", true, "GRANT"},
+		{1053, "Server shutdown in progress", false, "shutdown"},
+	} {
+		s := NewSource(Config{ServerID: 4711})
+		err := s.dumpError(&mysql.MyError{Code: x.code, Message: x.text}, p)
+		if relay.IsPermanent(err) != x.perm || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%d %s\n\tpermanent %v, want %v with %q: %v", x.code, x.text, relay.IsPermanent(err), x.perm, x.want, err)
+		}
+	}
+}
+
+// TestStreamAfterEmptyFiles: asked for its set, MySQL begins in the newest file; the ones before it are
+// looked through for transactions without a GTID first, if they are still there.
+func TestStreamAfterEmptyFiles(t *testing.T) {
+	onBoth(t, func(t *testing.T, s testServer, db string) {
+		exec(t, s, "CREATE TABLE "+db+".a (id INT PRIMARY KEY)")
+		c := newCollector(t)
+		src := sourceOf(t, s.DB, onlyTables(t, db+".*"))
+		stop := c.run(src)
+		c.wait("position", func() bool { return c.pos != nil })
+		exec(t, s, "INSERT INTO "+db+".a VALUES (1)")
+		c.wait("row", func() bool { return c.rows() == 1 })
+		stop()
+		exec(t, s, "FLUSH BINARY LOGS", "FLUSH BINARY LOGS", "INSERT INTO "+db+".a VALUES (2)")
+		stop = c.run(src)
+		c.wait("row behind empty files", func() bool { return c.rows() == 2 })
+		stop()
+		exec(t, s, "FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
+		p, _ := parsePosition(c.pos)
+		for s.row(t, "SHOW BINARY LOGS")[0] <= p.File {
+			s.killDumps(t)
+			if err := s.PurgeBinlogs(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		exec(t, s, "INSERT INTO "+db+".a VALUES (3)")
+		stop = c.run(src)
+		c.wait("row behind purged files that had nothing new", func() bool { return c.rows() == 3 })
+		stop()
+		if got := len(sortedUnique(c.gtids)); got != 3 || len(c.gtids) != 3 {
+			t.Errorf("transactions %q", c.gtids)
+		}
+	})
+}
+
+func TestStreamUsesTLSAsAsked(t *testing.T) {
+	s := server(t, "mysql")
+	ca := filepath.Join(s.row(t, "SELECT @@datadir")[0], "ca.pem")
+	exec(t, s, "DROP USER IF EXISTS tls1, sha2", "CREATE USER tls1 IDENTIFIED WITH caching_sha2_password BY 'x' REQUIRE SSL", "CREATE USER sha2 IDENTIFIED WITH caching_sha2_password BY 'Sha-2-pass'",
+		"GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO tls1, sha2")
+	defer exec(t, s, "DROP USER tls1, sha2")
+	for _, x := range []struct {
+		name string
+		cfg  Config
+		user string
+		fail string
+	}{
+		{"disabled, key exchange", Config{TLS: TLSDisabled}, "sha2", ""},
+		{"preferred", Config{}, "tls1", ""},
+		{"required", Config{TLS: TLSRequired}, "tls1", ""},
+		{"disabled where the account demands it", Config{TLS: TLSDisabled}, "tls1", "login of user tls1"},
+		{"the CA's", Config{TLS: TLSVerifyCA, TLSCAFile: ca}, "tls1", ""},
+		{"required with a CA file", Config{TLS: TLSRequired, TLSCAFile: ca}, "tls1", ""},
+		{"another CA's", Config{TLS: TLSVerifyCA}, "tls1", "certificate"},
+		{"not this host's", Config{TLS: TLSVerifyIdentity, TLSCAFile: ca}, "tls1", "certificate"},
+		{"no such file", Config{TLS: TLSVerifyCA, TLSCAFile: "/nowhere.pem"}, "tls1", "/nowhere.pem"},
+	} {
+		exec(t, s, "FLUSH PRIVILEGES") // forget cached logins: full authentication each time
+		src := sourceOf(t, s.DB, func(c *Config) {
+			c.TLS, c.TLSCAFile, c.User = x.cfg.TLS, x.cfg.TLSCAFile, x.user
+			c.Password = func() (string, error) { return map[string]string{"tls1": "x", "sha2": "Sha-2-pass"}[x.user], nil }
+		})
+		c := newCollector(t)
+		if x.fail == "" {
+			stop := c.run(src)
+			c.wait(x.name, func() bool { return c.quiet > 1 })
+			stop()
+			continue
+		}
+		if err := c.end(src); err == nil || !strings.Contains(err.Error(), x.fail) {
+			t.Errorf("%s: %v, want %q", x.name, err, x.fail)
+		}
+	}
+	m := server(t, "mariadb") // it has no TLS
+	if err := newCollector(t).end(sourceOf(t, m.DB, func(c *Config) { c.TLS = TLSRequired })); err == nil || !strings.Contains(err.Error(), "TLS") {
+		t.Errorf("TLS demanded of a server without: %v", err)
+	}
 }

@@ -3,6 +3,7 @@ package binlog
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -38,6 +39,7 @@ func (s *Source) Preflight(ctx context.Context) []Finding {
 	if err != nil {
 		return []Finding{{LevelStop, "connection", plain(err).Error(), ""}}
 	}
+	s.judgeCascades(c, f)
 	out := append([]Finding{{LevelOK, "server", flavorName(f.mariadb) + " " + f.version + " at " + s.cfg.Addr, ""}}, f.findings...)
 	if start, err := ParseStart(s.cfg.Start); err != nil {
 		out = append(out, Finding{LevelStop, "MYSQL_START", err.Error(), ""})
@@ -234,6 +236,35 @@ func (f *serverFacts) judgeGrants(c *conn) error {
 		f.find(LevelWarning, "grants", "the account lacks SELECT on *.*: UUID, INET, JSON and VECTOR columns of tables that it cannot see come as plain binary or text", "GRANT SELECT ON *.* TO …, or on the tables that are read")
 	}
 	return nil
+}
+
+// judgeCascades names selected tables whose rows change without a trace: foreign keys with CASCADE or SET
+// NULL work below the binlog, until MySQL 9.6 began to write them.
+func (s *Source) judgeCascades(c *conn, f *serverFacts) {
+	if cmp, err := c.CompareServerVersion("9.6.0"); !f.mariadb && (err != nil || cmp >= 0) {
+		return
+	}
+	rows, err := c.query("SELECT CONSTRAINT_SCHEMA, TABLE_NAME FROM information_schema.REFERENTIAL_CONSTRAINTS" +
+		" WHERE UPDATE_RULE IN ('CASCADE','SET NULL') OR DELETE_RULE IN ('CASCADE','SET NULL')")
+	if err != nil {
+		return // not every server has the table; it is only advice
+	}
+	tables := s.cfg.Tables.folded(f.lowerCase != 0)
+	var names []string
+	for _, r := range rows {
+		if len(r) == 2 && tables.Match([]byte(r[0]), []byte(r[1])) {
+			names = append(names, r[0]+"."+r[1])
+		}
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	const most = 20
+	if n := len(names); n > most {
+		names = append(names[:most], fmt.Sprintf("and %d more", n-most))
+	}
+	if len(names) > 0 {
+		f.find(LevelWarning, "foreign keys", "the server does not log what foreign keys with CASCADE or SET NULL change in "+strings.Join(names, ", "), "MySQL 9.6 logs it; or change these rows in the application")
+	}
 }
 
 // refuse turns findings that stop into one error, and says the warnings once.

@@ -3,6 +3,7 @@ package binlog
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -120,9 +121,28 @@ func (a *assembler) statementFormat(st statement, db []byte) error {
 	} else if len(db) > 0 {
 		what += " in database " + string(db)
 	}
-	behind := "MYSQL_START=" + a.live.p.File + ":" + strconv.FormatUint(a.end, 10)
 	return relay.Permanent(fmt.Errorf("statement-format change (%s) at %s%s: its rows are not in the binlog", what, a.place(), a.gtidNote()),
-		"SET GLOBAL binlog_format=ROW and keep sessions from changing it; what the statement changed has to be copied; then begin behind it, with an empty log and "+behind+" or later, or exclude the table with TABLES")
+		"SET GLOBAL binlog_format=ROW and keep sessions from changing it; what the statement changed has to be copied; then begin behind it with an empty log and "+a.startBehind()+", or exclude the table with TABLES")
+}
+
+// startBehind is the setting that begins behind the open transaction.
+func (a *assembler) startBehind() string {
+	t, set := &a.trx, ""
+	switch p := &a.live.p; {
+	case t.anonymous:
+		return "MYSQL_START=file:offset of the next transaction (SHOW BINLOG EVENTS)"
+	case a.mariadb:
+		m := mariaSet{domains: slices.Clone(p.maria.domains)}
+		m.add(t.maria)
+		set = m.String()
+	default:
+		var m mysqlSet // the set is shared with the position: take it over the wire form
+		wire, _ := p.mysql.appendWire(nil, nil)
+		m, _ = parseMySQLWire(wire)
+		m.add(&t.sid, t.tag, t.gno)
+		set = m.String()
+	}
+	return "MYSQL_START=" + clipLong(set)
 }
 
 func (a *assembler) gtidNote() string {

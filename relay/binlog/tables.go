@@ -110,36 +110,48 @@ type globPart struct {
 
 func (g glob) any() bool { return len(g) == 1 && g[0].kind == '*' }
 
+// match tries a star as short as it can be; when a later piece does not fit, only the last star has to
+// grow, so the work is bounded by the product of the lengths.
 func (g glob) match(name []byte, fold bool) bool {
-	for i, p := range g {
-		switch p.kind {
-		case 0:
-			if len(name) < len(p.text) || !sameName(name[:len(p.text)], p.text, fold) {
-				return false
+	i := 0
+	star, rest := -1, name // the last star, and what was left behind its shortest reach
+	for {
+		switch {
+		case i < len(g) && g[i].kind == '*':
+			star, rest = i, name
+			i++
+			continue
+		case i == len(g) && len(name) == 0:
+			return true
+		case i < len(g):
+			if n, ok := g[i].take(name, fold); ok {
+				name = name[n:]
+				i++
+				continue
 			}
-			name = name[len(p.text):]
-		case '?': // one letter, not one byte
-			if len(name) == 0 {
-				return false
-			}
-			n := 1
-			for n < len(name) && name[n]&0xc0 == 0x80 {
-				n++
-			}
-			name = name[n:]
-		case '*':
-			if i == len(g)-1 {
-				return true
-			}
-			for ; len(name) > 0; name = name[1:] {
-				if g[i+1:].match(name, fold) {
-					return true
-				}
-			}
-			return g[i+1:].match(nil, fold)
 		}
+		if star < 0 || len(rest) == 0 {
+			return false
+		}
+		rest = rest[1:]
+		i, name = star+1, rest
 	}
-	return len(name) == 0
+}
+
+// take matches one piece, not a star, at the start of name.
+func (p *globPart) take(name []byte, fold bool) (n int, ok bool) {
+	if p.kind == '?' { // one letter, not one byte
+		if len(name) == 0 {
+			return 0, false
+		}
+		for n = 1; n < len(name) && name[n]&0xc0 == 0x80; n++ {
+		}
+		return n, true
+	}
+	if len(name) < len(p.text) || !sameName(name[:len(p.text)], p.text, fold) {
+		return 0, false
+	}
+	return len(p.text), true
 }
 
 func sameName(name []byte, text string, fold bool) bool {
