@@ -223,6 +223,25 @@ func (f *fragments) reset() {
 	f.buf = f.buf[:0]
 }
 
+// fragment collects the pieces of a rows event: total u32, number from 1 u32, flags u8, the size of the
+// whole u64 if bit 1 is set, bytes.
+func (a *assembler) fragment(h eventHeader, body []byte) error {
+	if a.trx.muted {
+		return nil
+	}
+	ev, err := a.frags.add(body)
+	if err != nil {
+		return relay.Permanent(fmt.Errorf("row fragment at %s: %w", a.place(), err), "exclude the table with TABLES does not help here: the fragment does not say which table it is of; begin behind it with MYSQL_START")
+	}
+	if ev == nil {
+		return nil
+	}
+	fh, _ := parseEventHeader(ev)
+	err = a.logged(fh, ev)
+	a.frags.reset()
+	return err
+}
+
 // add takes one fragment and returns the whole event after the last. The pieces together are an event with
 // its header: anything else is refused rather than guessed at.
 func (f *fragments) add(body []byte) ([]byte, error) {
