@@ -207,7 +207,7 @@ func (s *soak) setUp(ctx context.Context, kind, dir string) (err error) {
 }
 
 func (s *soak) ready(ctx context.Context) error {
-	ctx, stop := context.WithTimeoutCause(ctx, 90*time.Second, errors.New("90 s have passed"))
+	ctx, stop := context.WithTimeoutCause(ctx, 3*time.Minute, errors.New("three minutes have passed"))
 	defer stop()
 	return s.keeper.process().Ready(ctx)
 }
@@ -375,7 +375,7 @@ func (s *soak) bigTransaction() error {
 
 // drain waits until Kafka holds as many records as there were changes, as long as it gets on.
 func (s *soak) drain(ctx context.Context) error {
-	const patience = time.Minute
+	const patience = 2 * time.Minute
 	want, last, since := s.total.Load(), int64(-1), time.Now()
 	s.say("draining: %d row changes", want)
 	for {

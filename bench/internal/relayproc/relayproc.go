@@ -96,10 +96,8 @@ func Start(path string, env map[string]string, args ...string) (*Process, error)
 		sampler.Wait()
 		st := p.cmd.ProcessState
 		p.mu.Lock()
+		// Not SysUsage's Maxrss: it begins with what the parent had at the fork.
 		p.code, p.cpu = st.ExitCode(), st.UserTime()+st.SystemTime()
-		if ru, ok := st.SysUsage().(*syscall.Rusage); ok {
-			p.peak.HighWater = max(p.peak.HighWater, int(ru.Maxrss))
-		}
 		p.mu.Unlock()
 		close(p.done)
 	}()
@@ -110,19 +108,23 @@ func Start(path string, env map[string]string, args ...string) (*Process, error)
 }
 
 func (p *Process) sample(stop <-chan struct{}) {
-	tick := time.NewTicker(50 * time.Millisecond)
+	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		m := ReadMemory(p.PID())
-		p.mu.Lock()
-		p.peak = p.peak.Max(m)
-		p.mu.Unlock()
+		p.measure()
 		select {
 		case <-stop:
 			return
 		case <-tick.C:
 		}
 	}
+}
+
+func (p *Process) measure() {
+	m := ReadMemory(p.PID())
+	p.mu.Lock()
+	p.peak = p.peak.Max(m)
+	p.mu.Unlock()
 }
 
 // ReadMemory reads a process' memory; zero when it is gone.
@@ -185,6 +187,9 @@ func (p *Process) Log() string { return p.log.String() }
 
 // Kill sends SIGKILL and waits for the end.
 func (p *Process) Kill() {
+	if !p.Exited() {
+		p.measure()
+	}
 	p.cmd.Process.Signal(syscall.SIGKILL)
 	<-p.done
 }
