@@ -112,29 +112,19 @@ func defaultVersion(f Flavor) string {
 
 // postHeaders is the length of each event type's fixed part, by type number from 1.
 func (b *Builder) postHeaders() []byte {
-	lens := []byte{ // types 1 to 42
-		0, 13, 0, 8, 0, 0, 0, 0, 4, 0, 4, 0, 0, 0, 99, 0, 4, 26, 8, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0,
-		10, 10, 10, 42, 42, 0, 18, 52, 0, 10, 40, 0, 0,
-	}
 	if b.Flavor != MariaDB {
-		return lens
+		return []byte{ // types 1 to 42
+			0, 13, 0, 8, 0, 0, 0, 0, 4, 0, 4, 0, 0, 0, 99, 0, 4, 26, 8, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0,
+			10, 10, 10, 42, 42, 0, 18, 52, 0, 10, 40, 0, 0,
+		}
 	}
-	maria := make([]byte, 171)
-	copy(maria, lens)
-	for i := 32; i < 42; i++ {
-		maria[i] = 0
-	}
-	maria[14] = 228                                 // format description
-	maria[0] = 56                                   // START_EVENT_V3
-	maria[11], maria[12] = 4, 4                     // two old load events
-	maria[22], maria[23], maria[24] = 8, 8, 8       // rows events, version 1
-	maria[evCheckpoint-1] = 4                       //
-	maria[evMariaGTID-1] = 19                       //
-	maria[evGTIDList-1] = 4                         //
-	maria[164] = 13                                 // compressed query
-	maria[165], maria[166], maria[167] = 8, 8, 8    // compressed rows, version 1
-	maria[168], maria[169], maria[170] = 10, 10, 10 // and version 2
-	return maria
+	lens := make([]byte, 171)
+	copy(lens, []byte{
+		56, 13, 0, 8, 0, 18, 0, 4, 4, 4, 4, 18, 0, 0, 228, 0, 4, 26, 8, 0, 0, 0, 8, 8, 8, 2, 0, 0, 0,
+		10, 10, 10, 0, 0, 0, 0, 0, 0, 10, 10, 10,
+	})
+	copy(lens[evAnnotate:], []byte{4, 19, 4, 0, 13, 8, 8, 8, 10, 10, 10}) // MariaDB's own, from 161 on
+	return lens
 }
 
 // Rotate says where the log goes on. The one at the end of a file is real; one that opens a connection's

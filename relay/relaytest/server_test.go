@@ -192,6 +192,12 @@ func TestBuilderWritesWhatServersWrite(t *testing.T) {
 			}
 			want := rowsBodies(file[4:])
 			b := Builder{Flavor: f, Checksum: true}
+			b.Version = string(bytes.TrimRight(file[4+eventHeader+2:][:50], "\x00"))
+			const created = 52 // a time, unless it is the newest file
+			description := b.FormatDescription()[eventHeader:]
+			if theirs := file[4+eventHeader:][:len(description)]; !bytes.Equal(description[:created], theirs[:created]) || !bytes.Equal(description[created+4:len(description)-4], theirs[created+4:len(description)-4]) {
+				t.Errorf("format description\n%x\nserver\n%x", description, theirs)
+			}
 			i := 0
 			for _, c := range cases {
 				table := CreateTable(c.create)
