@@ -19,9 +19,11 @@ import (
 
 // KafkaConfig says how a Kafka is to be. The zero value is one broker without topics.
 type KafkaConfig struct {
-	Brokers    int         // 0 means 1
-	Partitions int         // of a topic made without a count; 0 means 4
-	Options    []kfake.Opt // what else kfake can do: SASL, TLS, ACLs, DataDir; ListenFn is taken
+	Brokers    int // 0 means 1
+	Partitions int // of a topic made without a count; 0 means 4
+	// Options are what else kfake can do: SASL, TLS, ACLs, DataDir. A ListenFn among them (faultnet's)
+	// takes the place of our own network; Stop, CutConnections and LoseResponses then do nothing.
+	Options []kfake.Opt
 }
 
 // Kafka is an in-process Kafka cluster (kfake) that listens on loopback, with the faults of a network and

@@ -29,7 +29,7 @@ func (e *evaluation) function(name string) (any, error) {
 	case "USER", "CURRENT_USER", "SESSION_USER", "SYSTEM_USER":
 		return s.cfg.User + "@%", nil
 	case "CONNECTION_ID":
-		return int64(e.c.mc.ConnectionID()), nil
+		return int64(e.c.id), nil
 	case "NOW", "CURRENT_TIMESTAMP", "UTC_TIMESTAMP", "SYSDATE":
 		return s.cfg.Clock().UTC().Format("2006-01-02 15:04:05"), nil
 	case "UNIX_TIMESTAMP":
