@@ -194,6 +194,7 @@ func TestKill(t *testing.T) {
 	}
 	for _, faults := range []bool{false, true} {
 		t.Run(fmt.Sprintf("faults=%v", faults), func(t *testing.T) {
+			t.Parallel()
 			n := faultnet.New()
 			n.InDelay = func() time.Duration { return time.Duration(rand.IntN(2)) * rand.N(150*time.Millisecond) }
 			c := cluster(t, kfake.NumBrokers(3), kfake.SeedTopics(12, killTopic), kfake.ListenFn(n.ListenFn))

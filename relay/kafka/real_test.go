@@ -43,20 +43,82 @@ func via(t *testing.T, n *faultnet.Net, brokers []string) (dial string) {
 	return strings.Join(out, ",")
 }
 
-// TestRealKill is TestKill on a real Kafka that is killed and restarted meanwhile. REAL_BROKERS=3 takes three
-// brokers, replication 3, min.insync.replicas 2; REAL_KILLS is how many lives (6).
-func TestRealKill(t *testing.T) {
+// TestReal is on a real Kafka of one broker; REAL_BROKERS=3 takes three, replication 3, min.insync.replicas 2.
+func TestReal(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short")
 	}
-	kills, brokers := 6, 1
-	if s := os.Getenv("REAL_KILLS"); s != "" {
-		kills, _ = strconv.Atoi(s)
-	}
+	t.Parallel() // it waits for JVMs most of the time
+	brokers := 1
 	if os.Getenv("REAL_BROKERS") == "3" {
 		brokers = 3
 	}
-	k := services.Broker(t, services.KafkaOptions{Brokers: brokers, FastStart: true})
+	k := services.Broker(t, services.KafkaOptions{Brokers: brokers, FastStart: true, Auth: true})
+	t.Run("answers lost and broker restarted", func(t *testing.T) { realAnswersLost(t, k, brokers) })
+	t.Run("rights", func(t *testing.T) { realRights(t, k) })
+	t.Run("kill", func(t *testing.T) { realKill(t, k, brokers) })
+}
+
+// realAnswersLost: five batches are written, their answers lost, and the broker remembers only the last one
+// after its restart. kgo alone repeats records here.
+func realAnswersLost(t *testing.T, k *services.Kafka, brokers int) {
+	ctx := ctxFor(t)
+	makeTopic(t, k.Seeds(), "lost", 1)
+	n := faultnet.New()
+	cfg := testConfig(t, k.Seeds())
+	cfg.Compression, cfg.BatchMaxBytes = "none", 1<<10
+	cfg.KgoOpts = append(cfg.KgoOpts, kgo.Dialer(dialVia(via(t, n, k.Seeds()))))
+	s, _ := start(t, cfg)
+	send := func(from, to uint64) {
+		t.Helper()
+		b := run("lost", from, to)
+		for i := range b.Records {
+			b.Records[i] = big("lost", from+uint64(i), noise(600)) // a batch each
+		}
+		if err := s.Send(ctx, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send(1, 3)
+	if err := s.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	n.Lock(func() {
+		n.OnResponse = func(f faultnet.Frame) faultnet.Action {
+			if f.Key == 0 {
+				return faultnet.Swallow
+			}
+			return faultnet.Pass
+		}
+	})
+	send(4, 12)
+	cl, err := kgo.NewClient(kgo.SeedBrokers(k.Seeds()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	for endOffsets(t, cl, "lost")[0] < 8 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if err := k.Kill(ctx); err != nil {
+		t.Fatal(err)
+	}
+	n.Lock(func() { n.OnResponse = nil })
+	if err := k.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Flush(ctx); err != nil {
+		t.Fatal(err, s.Status().Waiting)
+	}
+	once(t, k.Seeds(), "lost", 1, 12)
+}
+
+// realKill is TestKill with brokers that are killed and restarted meanwhile; REAL_KILLS is how many lives (6).
+func realKill(t *testing.T, k *services.Kafka, brokers int) {
+	kills := 6
+	if s := os.Getenv("REAL_KILLS"); s != "" {
+		kills, _ = strconv.Atoi(s)
+	}
 	ctx := context.Background()
 	isr := strconv.Itoa(1 + brokers/2)
 	r, err := admin(t, k.Seeds()).CreateTopic(ctx, 12, int16(brokers), map[string]*string{"min.insync.replicas": &isr}, killTopic)
@@ -266,13 +328,9 @@ func TestRealUnclean(t *testing.T) {
 	}
 }
 
-// TestRealRights: with Write alone nothing can be settled; the relay says which right is missing and goes on
+// realRights: with Write alone nothing can be settled; the relay says which right is missing and goes on
 // when it is given.
-func TestRealRights(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short")
-	}
-	k := services.Broker(t, services.KafkaOptions{Auth: true, FastStart: true})
+func realRights(t *testing.T, k *services.Kafka) {
 	ctx := ctxFor(t)
 	makeTopic(t, k.Seeds(), "a", 1)
 	adm := admin(t, k.Seeds())
