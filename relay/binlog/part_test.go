@@ -128,7 +128,11 @@ func (m mapHints) Declared(db, table, column string) string { return m[db+"."+ta
 
 // serverHints asks information_schema.
 func (s testServer) hints(t testing.TB, db string) mapHints {
-	c := s.session(t)
+	c, err := s.Connect("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
 	r, err := c.Execute("select table_name, column_name, column_type from information_schema.columns where table_schema=?", db)
 	if err != nil {
 		t.Fatal(err)
