@@ -69,6 +69,14 @@ func openJournal(dir string) (*journal, *state, error) {
 		j.files = append(j.files, journalFile{num: num, ends: map[*partition]uint64{}})
 	}
 	slices.SortFunc(j.files, func(a, b journalFile) int { return int(int64(a.num - b.num)) })
+	// Files are removed oldest first, without a sync of the directory: after a power cut some may be back.
+	// What is before a missing one was dropped.
+	for i := len(j.files) - 1; i > 0; i-- {
+		if j.files[i-1].num+1 != j.files[i].num {
+			j.files = j.files[i:]
+			break
+		}
+	}
 	st := &state{pid: -1}
 	if len(j.files) == 0 {
 		return j, st, nil

@@ -302,13 +302,15 @@ func (s *Sink) restore() error {
 			return relay.Permanent(fmt.Errorf("hand-over journal %s: %w", s.cfg.StateDir, err), "restore WAL_DIR whole")
 		}
 	}
+	for _, t := range s.st.topics {
+		for _, p := range t.parts {
+			if p.acked < p.n && (len(p.queue) == 0 || p.queue[0].base != p.acked) {
+				return relay.Permanent(fmt.Errorf("hand-over journal %s: %s: records from %d on are not there", s.cfg.StateDir, p, p.acked), "restore WAL_DIR whole")
+			}
+		}
+	}
 	for _, p := range s.active {
-		if k := len(p.queue); k > 0 {
-			p.queue[k-1].open = false
-		}
-		if got := p.queue[0].base; got != p.acked {
-			return relay.Permanent(fmt.Errorf("hand-over journal %s: %s: records %d to %d are not there", s.cfg.StateDir, p, p.acked, got), "restore WAL_DIR whole")
-		}
+		p.queue[len(p.queue)-1].open = false
 		// What the dead process sent of these, and what of that is still on its way, the partition must say.
 		switch {
 		case s.resume && p.pid >= 0:
