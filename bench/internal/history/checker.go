@@ -3,6 +3,7 @@ package history
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"strconv"
@@ -166,7 +167,7 @@ func (c *Checker) Add(r Record) {
 		return
 	}
 	c.order(&r, &m, where)
-	c.key(&r, t, row, id, where)
+	c.key(&r, t, new.columns, id, where)
 
 	ch := c.ids[id]
 	if ch == nil {
@@ -268,7 +269,7 @@ func (c *Checker) repeated(m *message) bool {
 }
 
 // key checks that the Kafka key is the primary key of the row, and where it lies.
-func (c *Checker) key(r *Record, t Table, row []byte, id ID, where func() string) {
+func (c *Checker) key(r *Record, t Table, columns map[string]json.RawMessage, id ID, where func() string) {
 	if len(t.Key) == 0 {
 		if r.Key != nil {
 			c.fault(WrongValue, "%s%v has no primary key, so its Kafka key must be null", where(), id)
@@ -279,15 +280,11 @@ func (c *Checker) key(r *Record, t Table, row []byte, id ID, where func() string
 		c.keyless[t.Name] = r.Partition
 		return
 	}
-	var cols map[string]json.RawMessage
-	if json.Unmarshal(row, &cols) != nil {
-		return // said already
-	}
 	var b strings.Builder
 	for i, k := range t.Key {
 		b.WriteString(map[bool]string{true: "{", false: ","}[i == 0])
 		b.WriteString(strconv.Quote(k) + ":")
-		b.Write(cols[k])
+		b.Write(columns[k])
 	}
 	b.WriteString("}")
 	if b.String() != string(r.Key) {
@@ -411,28 +408,25 @@ func TransactionNumber(gtid string) uint64 {
 }
 
 type row struct {
-	ID  string
-	Ver int64
-	Chk int64
+	ID      string
+	Ver     int64
+	Chk     int64
+	columns map[string]json.RawMessage
 }
 
-func readRow(image []byte) (row, error) {
-	var raw struct {
-		ID  json.RawMessage `json:"id"`
-		Ver *int64          `json:"ver"`
-		Chk *int64          `json:"chk"`
+func readRow(image []byte) (r row, err error) {
+	if err := json.Unmarshal(image, &r.columns); err != nil {
+		return r, err
 	}
-	if err := json.Unmarshal(image, &raw); err != nil {
-		return row{}, err
+	id := r.columns["id"]
+	if r.ID = string(id); len(id) > 0 && id[0] == '"' {
+		err = json.Unmarshal(id, &r.ID)
 	}
-	if len(raw.ID) == 0 || raw.Ver == nil || raw.Chk == nil {
-		return row{}, fmt.Errorf("no id, ver or chk in the row")
-	}
-	r := row{ID: string(raw.ID), Ver: *raw.Ver, Chk: *raw.Chk}
-	if raw.ID[0] == '"' {
-		if err := json.Unmarshal(raw.ID, &r.ID); err != nil {
-			return row{}, err
-		}
+	var err2, err3 error
+	r.Ver, err2 = strconv.ParseInt(string(r.columns["ver"]), 10, 64)
+	r.Chk, err3 = strconv.ParseInt(string(r.columns["chk"]), 10, 64)
+	if err = errors.Join(err, err2, err3); err != nil || r.ID == "" {
+		return r, fmt.Errorf("no id, ver or chk in the row: %w", err)
 	}
 	return r, nil
 }
