@@ -10,7 +10,7 @@ import (
 
 // memoryTarget keeps the resident size of a relay at full speed below 128 MiB: what the Go runtime does not
 // count (the log's mapped files, stacks of the kernel, the binary) needs the rest.
-const memoryTarget = 88 << 20
+const memoryTarget = 80 << 20
 
 // limitMemory sets the Go runtime's soft limit: memoryTarget, or 60 % of a smaller container or machine. It leaves
 // GOMEMLIMIT, when set, alone: functions with large tables of their own want it higher.

@@ -3,6 +3,7 @@ package cmd
 import (
 	"flag"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -52,4 +53,20 @@ func variableTable() string {
 		b.WriteString("| `" + name + "` | " + def + " | " + strings.ReplaceAll(doc, "|", "\\|") + " |\n")
 	}
 	return b.String()
+}
+
+// TestReadmeLinks follows the links to files, and the names of make targets.
+func TestReadmeLinks(t *testing.T) {
+	readme := read(t, "../README.md")
+	for _, m := range regexp.MustCompile(`\]\(([^):]+)\)`).FindAllStringSubmatch(readme, -1) {
+		if _, err := os.Stat("../" + m[1]); err != nil {
+			t.Errorf("README.md links to %s: %v", m[1], err)
+		}
+	}
+	makefile := read(t, "../Makefile")
+	for _, m := range regexp.MustCompile("`make ([a-z]+)").FindAllStringSubmatch(readme, -1) {
+		if !strings.Contains(makefile, "\n"+m[1]+":") {
+			t.Errorf("README.md says make %s, which is no target", m[1])
+		}
+	}
 }
