@@ -38,10 +38,6 @@ var shared struct {
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
 func testMain(m *testing.M) int {
-	if services.Off() {
-		fmt.Println("BENCH_SERVICES=off: nothing is tested here")
-		return 0
-	}
 	dir, err := os.MkdirTemp("", "binrelay-blackbox")
 	if err != nil {
 		fmt.Println(err)
@@ -98,6 +94,7 @@ type world struct {
 
 func setUp(t *testing.T, kind string) *world {
 	t.Helper()
+	services.Need(t)
 	db, err := shared.db[kind]()
 	if err != nil {
 		t.Fatal(err)

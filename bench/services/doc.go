@@ -8,8 +8,8 @@
 //
 // The work is done by the two bash scripts beside this file, which a person can use alone; see README.md.
 // The first use downloads the server into ~/.cache/binrelay. A server that cannot be had fails the test: a
-// flavour that is skipped reads as a tested one. BENCH_SERVICES=off skips such tests on a developer's machine;
-// where CI=true it is ignored.
+// flavour that is skipped reads as a tested one. go test -short skips such tests, and so does BENCH_SERVICES=off on a
+// developer's machine; where CI=true the latter is ignored.
 //
 // It does not promise durability against a power cut (commits are not synced unless asked for), and it does
 // not set anything up for production.

@@ -5,13 +5,10 @@ import (
 	"testing"
 )
 
-// Off reports whether the developer asked to leave out tests that need real servers. Never where CI=true.
-func Off() bool { return os.Getenv("BENCH_SERVICES") == "off" && os.Getenv("CI") != "true" }
-
 // Database starts a server for one test and wipes it when the test ends.
 func Database(t testing.TB, kind string, flags ...string) *DB {
 	t.Helper()
-	need(t)
+	Need(t)
 	d, err := StartDatabase(t.Context(), kind, flags...)
 	if err != nil {
 		t.Fatalf("a real %s is needed here: %v", kind, err)
@@ -23,7 +20,7 @@ func Database(t testing.TB, kind string, flags ...string) *DB {
 // Broker starts a Kafka for one test and wipes it when the test ends.
 func Broker(t testing.TB, o KafkaOptions) *Kafka {
 	t.Helper()
-	need(t)
+	Need(t)
 	k, err := StartKafka(t.Context(), o)
 	if err != nil {
 		t.Fatalf("a real Kafka is needed here: %v", err)
@@ -32,9 +29,16 @@ func Broker(t testing.TB, o KafkaOptions) *Kafka {
 	return k
 }
 
-func need(t testing.TB) {
+// Need skips a test that needs real servers where they are off.
+func Need(t testing.TB) {
 	t.Helper()
 	if Off() {
-		t.Skip("BENCH_SERVICES=off: this test needs real servers")
+		t.Skip("this test needs real servers, and -short or BENCH_SERVICES=off is set")
 	}
+}
+
+// Off reports whether real servers are not wanted: under -short, and where a developer set BENCH_SERVICES=off,
+// which is ignored where CI=true.
+func Off() bool {
+	return testing.Short() || os.Getenv("BENCH_SERVICES") == "off" && os.Getenv("CI") != "true"
 }

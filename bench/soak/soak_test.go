@@ -27,9 +27,7 @@ func testSeed(t *testing.T) uint64 {
 
 // TestSoakShort is the soak in small, on both flavours: see doc.go. `make soak` is the long form.
 func TestSoakShort(t *testing.T) {
-	if services.Off() {
-		t.Skip("BENCH_SERVICES=off")
-	}
+	services.Need(t)
 	relay, err := relayproc.Build(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
