@@ -178,7 +178,7 @@ func count(m map[string]map[int32]int64) (n int) {
 func (k *Kafka) Tail(ctx context.Context, fn func(KafkaRecord) error) error {
 	cl, err := kgo.NewClient(kgo.SeedBrokers(k.addrs...), kgo.ConsumeRegex(), kgo.ConsumeTopics(".*"),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(100*time.Millisecond),
-		kgo.MetadataMinAge(20*time.Millisecond), kgo.MetadataMaxAge(250*time.Millisecond)) // a new topic shows soon
+		kgo.MetadataMinAge(20*time.Millisecond), kgo.MetadataMaxAge(100*time.Millisecond)) // a new topic shows soon
 	if err != nil {
 		return fmt.Errorf("relaytest: kafka: %w", err)
 	}

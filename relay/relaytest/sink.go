@@ -51,7 +51,6 @@ type handover struct {
 	last    uint64
 	records []relay.Record
 	arrived int // of records
-	release func()
 }
 
 var _ relay.Sink = (*Sink)(nil)
@@ -126,6 +125,9 @@ func (s *Sink) Start(context.Context) (next uint64, err error) {
 func (s *Sink) Send(ctx context.Context, b *relay.Batch) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if b.Release != nil {
+		defer b.Release() // the records are copied, or Send fails
+	}
 	if !s.session && s.fault == nil && s.dead == nil {
 		panic("relaytest: Send without Start")
 	}
@@ -147,9 +149,9 @@ func (s *Sink) Send(ctx context.Context, b *relay.Batch) error {
 		return err
 	}
 	// The hand-over: from here on the records are the journal's.
-	h := &handover{last: b.Last, release: b.Release}
+	h := &handover{last: b.Last}
 	for _, r := range b.Records {
-		r.Key, r.Value, r.Hash = slices.Clone(r.Key), slices.Clone(r.Value), slices.Clone(r.Hash)
+		r.Key, r.Value, r.Hash, r.Headers = slices.Clone(r.Key), slices.Clone(r.Value), slices.Clone(r.Hash), slices.Clone(r.Headers)
 		h.records = append(h.records, s.placed(r))
 	}
 	s.kafka.covered = b.Last
@@ -208,9 +210,6 @@ func (s *Sink) arrive() error {
 	k.journal = k.journal[1:]
 	k.acked = h.last
 	s.status.Records += uint64(len(h.records))
-	if h.release != nil {
-		h.release()
-	}
 	s.changed()
 	return nil
 }
@@ -312,7 +311,7 @@ func (s *Sink) Close(ctx context.Context) error {
 }
 
 // Crash is kill -9 and a start anew: it returns the sink of the next process, with the journal and the
-// partitions as they are. The old one answers ErrCrashed, and releases nothing any more.
+// partitions as they are. The old one answers ErrCrashed.
 func (s *Sink) Crash() *Sink {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -327,13 +326,11 @@ func (s *Sink) Crash() *Sink {
 			left -= n
 		}
 	}
-	for _, h := range s.kafka.journal {
-		h.release = nil
-	}
-	s.dead = ErrCrashed
+	kafka := s.kafka
+	s.dead, s.kafka = ErrCrashed, &kafkaModel{acked: kafka.acked, covered: kafka.covered} // it sees no more of the world
 	s.changed()
 	return &Sink{PartitionCount: s.PartitionCount, AckDelay: s.AckDelay, MaxInFlight: s.MaxInFlight, StartErr: s.StartErr,
-		BeforeSend: s.BeforeSend, AfterSend: s.AfterSend, Refuse: s.Refuse, Arrived: s.Arrived, kafka: s.kafka}
+		BeforeSend: s.BeforeSend, AfterSend: s.AfterSend, Refuse: s.Refuse, Arrived: s.Arrived, kafka: kafka}
 }
 
 // Records returns the partitions of a topic as they are now.
