@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
@@ -50,15 +52,27 @@ func badgerOptions(dir string, valueLogBytes int64, readOnly bool, logger badger
 // poisonLogger remembers the first error that Badger logs. Badger logs a failed sync of the value log and
 // acknowledges the write all the same, so whoever commits must look here before and after.
 type poisonLogger struct {
-	log   *slog.Logger
-	dir   string
-	fault atomic.Pointer[error]
+	log     *slog.Logger
+	dir     string
+	onFault atomic.Pointer[func(error)] // told of the first error, once it is set
+	fault   atomic.Pointer[error]
+	faulted chan struct{} // closed with the first error
+}
+
+func newPoisonLogger(dir string, log *slog.Logger) *poisonLogger {
+	return &poisonLogger{log: log, dir: dir, faulted: make(chan struct{})}
 }
 
 func (p *poisonLogger) Errorf(format string, args ...any) {
 	err := errors.New("badger: " + strings.TrimSpace(fmt.Sprintf(format, args...)))
-	p.fault.CompareAndSwap(nil, &err)
+	if !p.fault.CompareAndSwap(nil, &err) {
+		return // Badger may repeat it every second
+	}
+	close(p.faulted)
 	p.log.Error("wal: badger reports an error", "segment", filepath.Base(p.dir), "err", err)
+	if fn := p.onFault.Load(); fn != nil {
+		(*fn)(err)
+	}
 }
 
 func (p *poisonLogger) Warningf(format string, args ...any) {
@@ -79,19 +93,17 @@ func (p *poisonLogger) err() error {
 type store struct {
 	db     *badger.DB
 	logger *poisonLogger
-	// broken: a read failed. Badger keeps the value log locked on some of those paths, so Close would
-	// wait for ever; the handle is left to the end of the process instead.
+	// broken: Badger met a value of the wrong length, or a bad disk block. It keeps the value log locked on
+	// those paths, so Close would wait for ever; the handle is left to the end of the process instead.
 	broken bool
 }
 
-func openStore(dir string, valueLogBytes int64, readOnly bool, log *slog.Logger) (*store, error) {
-	s := &store{logger: &poisonLogger{log: log, dir: dir}}
-	db, err := badger.OpenManaged(badgerOptions(dir, valueLogBytes, readOnly, s.logger))
+func openStore(dir string, valueLogBytes int64, readOnly bool, logger *poisonLogger) (*store, error) {
+	db, err := badger.OpenManaged(badgerOptions(dir, valueLogBytes, readOnly, logger))
 	if err != nil {
 		return nil, fmt.Errorf("open badger: %w", err)
 	}
-	s.db = db
-	return s, nil
+	return &store{db: db, logger: logger}, nil
 }
 
 // put makes one chunk durable.
@@ -135,25 +147,66 @@ func (s *store) view(number uint64, fn func([]byte) error) (err error) {
 	err = item.Value(func(v []byte) error {
 		if len(v) == 0 {
 			// Badger's answer when a value cannot be read is an empty one and a log line.
-			if err := s.logger.err(); err != nil {
-				return err
+			err := s.logger.err()
+			if err == nil {
+				err = errChunkMagic
 			}
-			return errChunkMagic
+			s.broken = s.broken || strings.Contains(err.Error(), "Invalid read")
+			return err
 		}
 		return fn(v)
 	})
 	if err != nil {
-		s.broken = true
 		return fmt.Errorf("chunk %d: %w", number, err)
 	}
 	return nil
 }
 
+// holds reports whether Badger has exactly want under number.
+func (s *store) holds(number uint64, want []byte) bool {
+	txn := s.db.NewTransactionAt(math.MaxUint64, false)
+	defer txn.Discard()
+	item, err := txn.Get(chunkKey(number))
+	if err != nil {
+		return false
+	}
+	same := false
+	err = item.Value(func(v []byte) error { same = bytes.Equal(v, want); return nil })
+	return err == nil && same
+}
+
+// newest is the highest chunk number that Badger has a key for, readable or not; 0 without any.
+func (s *store) newest() (number uint64) {
+	txn := s.db.NewTransactionAt(math.MaxUint64, false)
+	defer txn.Discard()
+	it := txn.NewIterator(badger.IteratorOptions{Reverse: true})
+	defer it.Close()
+	if it.Rewind(); it.Valid() {
+		number = binary.BigEndian.Uint64(it.Item().Key())
+	}
+	return number
+}
+
+// closeGrace is how long a Close goes on after Badger reported an error.
+const closeGrace = 3 * time.Second
+
 func (s *store) close() error {
 	if s.broken {
 		return nil
 	}
-	err := s.db.Close()
+	done := make(chan error, 1)
+	go func() { done <- s.db.Close() }()
+	var err error
+	select {
+	case err = <-done:
+	case <-s.logger.faulted:
+		// Where a table cannot be written, Badger tries again each second, for ever.
+		select {
+		case err = <-done:
+		case <-time.After(closeGrace):
+			s.broken = true
+		}
+	}
 	if err == nil {
 		err = s.logger.err()
 	}

@@ -17,7 +17,6 @@ const (
 // commitLoop is the committer: it takes the filling chunk, makes it durable, and while it does the next one
 // fills. The size of a commit so follows from how long the one before it took.
 func (l *Log) commitLoop() {
-	defer l.end.Done()
 	var out []byte
 	for {
 		c, gen, closing := l.take()
@@ -25,7 +24,7 @@ func (l *Log) commitLoop() {
 			return
 		}
 		start := time.Now()
-		err := l.commit(c, &out, closing)
+		err := l.commit(c, &out)
 		entries, bytes := int(c.count), len(c.raw)
 		if err == nil {
 			err = l.publish(c, gen)
@@ -50,6 +49,8 @@ func (l *Log) take() (c *chunk, gen uint64, closing bool) {
 	defer l.mu.Unlock()
 	for {
 		select {
+		case <-l.broken:
+			return nil, 0, closing
 		case <-l.quit:
 			closing = true
 			if l.err == nil {
@@ -125,6 +126,7 @@ func (l *Log) sleep(d time.Duration) {
 	case <-l.work:
 	case <-timeout:
 	case <-l.quit:
+	case <-l.broken:
 	}
 }
 
@@ -141,13 +143,13 @@ func (l *Log) linger() {
 }
 
 // commit makes c durable in the active segment, or in the next one. buf is kept for the encoded chunk.
-func (l *Log) commit(c *chunk, buf *[]byte, closing bool) (err error) {
+func (l *Log) commit(c *chunk, buf *[]byte) (err error) {
 	s := l.active
 	if s != nil {
 		*buf = c.encode((*buf)[:0], s.sealer)
 	}
 	if s == nil || s.used > 0 && s.used+int64(len(*buf))+vlogEntry > l.o.SegmentBytes || s.commits >= maxCommits {
-		if s, err = l.rotate(c, closing); err != nil {
+		if s, err = l.rotate(c); err != nil {
 			return err
 		}
 		*buf = c.encode((*buf)[:0], s.sealer) // each segment has a key of its own
@@ -165,26 +167,25 @@ func (l *Log) commit(c *chunk, buf *[]byte, closing bool) (err error) {
 }
 
 // rotate makes the next segment the active one, waiting until there may be one.
-func (l *Log) rotate(c *chunk, closing bool) (*segment, error) {
+func (l *Log) rotate(c *chunk) (*segment, error) {
 	var s *segment
 	select {
 	case s = <-l.spare:
 	default:
-		if closing {
-			return nil, ErrClosed // not acknowledged: the source sends it again
-		}
 		l.mu.Lock()
 		l.wanted = true
-		// Invariant: a transaction that is open before or after this chunk must not wait for Trim, which
-		// cannot pass it.
+		// A transaction that is open before or after this chunk must not wait for Trim, which cannot pass it.
 		l.overdraw = c.last() > c.visible || l.durable > l.readLimit
 		l.mu.Unlock()
 		poke(l.kick)
 		select {
-		case s = <-l.spare:
-		case <-l.quit:
+		case s = <-l.spare: // the keeper makes it as soon as there is room
+		case <-l.broken:
 			return nil, ErrClosed
 		}
+	}
+	if s == nil { // closing, and no room; nobody was told that the chunk is durable
+		return nil, ErrClosed
 	}
 	l.mu.Lock()
 	l.wanted, l.full = false, ""
@@ -225,14 +226,18 @@ func (l *Log) publish(c *chunk, gen uint64) error {
 	return nil
 }
 
-// fail stops the log for appends; what is durable stays readable.
+// poison is told of errors that Badger only logs, by any segment that is or was written.
+func (l *Log) poison(err error) { l.fail(&FailedError{Dir: l.dir, Err: err}) }
+
+// fail stops the log for appends; what is durable stays readable. The first failure counts.
 func (l *Log) fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.err == nil || err != ErrClosed {
+	if l.err == nil || l.err == ErrClosed && err != ErrClosed {
 		l.err = err
 		if err != ErrClosed {
 			l.o.Logger.Error("wal: no more entries are taken", "dir", l.dir, "err", err)
+			close(l.broken)
 		}
 	}
 	l.turn.open()

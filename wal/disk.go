@@ -105,7 +105,7 @@ func lockDir(dir string, exclusive bool) (*os.File, error) {
 		if b := make([]byte, 64); true {
 			n, _ := f.ReadAt(b, 0)
 			if pid := strings.TrimSpace(string(b[:n])); pid != "" {
-				holder = " by process " + pid
+				holder = fmt.Sprintf(" (the last to open it was process %s)", pid)
 			}
 		}
 		return nil, fmt.Errorf("%w: %s is held%s; each relay needs a directory of its own", ErrLocked, dir, holder)

@@ -53,3 +53,6 @@ func (e *FailedError) Unwrap() error { return e.Err }
 
 // errGone is a segment that was trimmed while it was being read.
 var errGone = errors.New("wal: segment was trimmed")
+
+// errShort is a read that failed for want of files or memory; the log is not to blame.
+var errShort = errors.New("wal: cannot open a segment")

@@ -18,12 +18,11 @@ const keeperTick = time.Second
 // keep is the keeper: it makes the next segment before it is needed, seals retired ones and removes the
 // bytes of trimmed ones, each in turn so that none of them starves.
 func (l *Log) keep() {
-	defer l.end.Done()
 	tick := time.NewTicker(keeperTick)
 	defer tick.Stop()
 	for {
 		select {
-		case <-l.quit:
+		case <-l.quitKeeper:
 			return
 		default:
 		}
@@ -37,10 +36,11 @@ func (l *Log) keep() {
 			continue
 		}
 		select {
-		case <-l.quit:
+		case <-l.quitKeeper:
 			return
 		case <-l.kick:
 		case <-tick.C:
+			l.makeReserve()
 		}
 	}
 }
@@ -74,6 +74,9 @@ func (l *Log) makeSpare() bool {
 	}
 	if wanted {
 		l.setFull(full)
+		if l.closed.Load() {
+			l.spare <- nil // the last commit does not wait for room
+		}
 	}
 	return false
 }
@@ -131,7 +134,7 @@ func (l *Log) sealOne() bool {
 	l.mu.Lock()
 	var s *segment
 	for _, x := range l.segs {
-		if x.retired && !x.sealed && !x.sealFailed {
+		if x.retired && !x.sealed && !x.asFound {
 			s = x
 			break
 		}
@@ -144,7 +147,7 @@ func (l *Log) sealOne() bool {
 	if err := l.seal(s, dead); err != nil {
 		if !errors.Is(err, errNoHeadroom) {
 			l.mu.Lock()
-			s.sealFailed = true // the next Open recovers it
+			s.asFound = true
 			l.mu.Unlock()
 			l.o.Logger.Error("wal: cannot seal a segment; it is recovered at the next start",
 				"segment", filepath.Base(s.dir), "err", err)
@@ -192,21 +195,19 @@ func (l *Log) seal(s *segment, dead bool) error {
 func (l *Log) sealAll(clean bool) error {
 	select {
 	case s := <-l.spare:
-		if err := s.store.close(); err != nil {
-			l.o.Logger.Warn("wal: close a spare segment", "err", err)
+		if s != nil {
+			l.discard(s)
 		}
-		os.RemoveAll(s.dir)
 	default:
 	}
 	if l.active != nil && l.active.empty() {
-		l.active.store.close()
-		os.RemoveAll(l.active.dir)
+		l.discard(l.active)
 	}
 	var first error
 	for _, s := range l.segs {
 		var err error
 		switch {
-		case s.sealed || s.sealFailed:
+		case s.sealed || s.asFound:
 			s.mu.Lock()
 			err = s.closeStore()
 			s.mu.Unlock()
@@ -235,6 +236,14 @@ func (l *Log) sealAll(clean bool) error {
 	return first
 }
 
+// discard removes a segment without chunks.
+func (l *Log) discard(s *segment) {
+	if err := s.store.close(); err != nil {
+		l.o.Logger.Warn("wal: close an empty segment", "segment", filepath.Base(s.dir), "err", err)
+	}
+	os.RemoveAll(s.dir)
+}
+
 // removeTrash deletes one trimmed segment.
 func (l *Log) removeTrash() bool {
 	entries, err := os.ReadDir(l.dir)
@@ -255,27 +264,30 @@ func (l *Log) removeTrash() bool {
 
 var errNoHeadroom = errors.New("wal: the disk is too full to close or recover a segment; free a few MiB")
 
-// needHeadroom checks that Badger may write a few blocks, giving up RESERVE for it if it must.
+// needHeadroom makes sure that Badger may write a few blocks through a mapping. Others may take the last
+// blocks while it does, so on a nearly full disk RESERVE is given up just before.
 func (l *Log) needHeadroom() error {
-	if free(l.dir) >= headroom {
-		return nil
+	if free(l.dir) < 4*headroom {
+		os.Remove(filepath.Join(l.dir, reserveFile))
+		l.mu.Lock()
+		l.reserve = 0
+		l.mu.Unlock()
 	}
-	os.Remove(filepath.Join(l.dir, reserveFile))
-	l.mu.Lock()
-	l.reserve = 0
-	l.mu.Unlock()
-	if free(l.dir) >= headroom {
-		return nil
+	if free(l.dir) < headroom {
+		return errNoHeadroom
 	}
-	return errNoHeadroom
+	return nil
 }
 
 // makeReserve sets a few MiB aside for the day when the disk is full and a segment must be closed.
 func (l *Log) makeReserve() {
+	if l.reserve > 0 {
+		return
+	}
 	path := filepath.Join(l.dir, reserveFile)
 	want := int64(2 * headroom)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		if want > l.o.MaxBytes/8 || free(l.dir) < l.o.MinFree+want+2*l.segmentCost() {
+		if want > l.o.MaxBytes/8 || free(l.dir) < l.o.MinFree+want+4*headroom+2*l.segmentCost() {
 			return
 		}
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -289,7 +301,10 @@ func (l *Log) makeReserve() {
 			return
 		}
 	}
-	l.reserve = allocated(path)
+	bytes := allocated(path)
+	l.mu.Lock()
+	l.reserve = bytes
+	l.mu.Unlock()
 }
 
 // firstSpare makes the first segment, so that a new log that has no room at all is an error at once. A log

@@ -7,6 +7,8 @@ import (
 	"io"
 	"path/filepath"
 	"sort"
+
+	"golang.org/x/sys/unix"
 )
 
 // cursor is the chunk that the last read from disk stopped in: reading on costs no search, no second
@@ -51,7 +53,7 @@ func (l *Log) Read(ctx context.Context, seq uint64, maxBytes int) (*Batch, error
 			fallthrough
 		case err != nil:
 			b.Release()
-			if errors.Is(err, ErrKey) || errors.Is(err, ErrClosed) {
+			if errors.Is(err, ErrKey) || errors.Is(err, ErrClosed) || errors.Is(err, errShort) {
 				return nil, err
 			}
 			return nil, l.damage(nil, 0, q.seq, err)
@@ -97,7 +99,7 @@ func (l *Log) readDisk(b *Batch, q query) error {
 		if err != nil {
 			return err
 		}
-		if err := l.loadChunk(n, false); err != nil {
+		if err := l.loadChunk(n, q.seq, false); err != nil {
 			return err
 		}
 	}
@@ -110,7 +112,7 @@ func (l *Log) readDisk(b *Batch, q query) error {
 		if done || !b.partial && cur.c.last() >= q.limit {
 			return nil
 		}
-		if err := l.loadChunk(cur.c.number+1, true); err != nil {
+		if err := l.loadChunk(cur.c.number+1, cur.c.next(), true); err != nil {
 			if len(b.ends) > 0 && !b.partial {
 				return nil // what we have is good; the next read meets the damage
 			}
@@ -129,8 +131,9 @@ func (l *Log) segmentOf(number uint64) *segment {
 	return l.segs[i]
 }
 
-// fetch reads the header of a chunk into c and calls fn while the bytes are there.
-func (l *Log) fetch(number uint64, c *storedChunk, fn func() error) error {
+// fetch reads the header of a chunk into c and calls fn while the bytes are there. seq is the entry that
+// is looked for, to be named with damage.
+func (l *Log) fetch(number, seq uint64, c *storedChunk, fn func() error) error {
 	l.mu.Lock()
 	s := l.segmentOf(number)
 	newest := l.number
@@ -151,18 +154,21 @@ func (l *Log) fetch(number uint64, c *storedChunk, fn func() error) error {
 		return fn()
 	})
 	c.pos, c.aad, c.body = nil, nil, nil // were pieces of v
-	if err != nil && !errors.Is(err, errGone) && !errors.Is(err, ErrKey) {
-		return l.damage(s, number, c.first, err)
+	switch {
+	case err == nil, errors.Is(err, errGone), errors.Is(err, ErrKey):
+		return err
+	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
+		return fmt.Errorf("%w: %w", errShort, err) // of something else than disk bytes
 	}
-	return err
+	return l.damage(s, number, seq, err)
 }
 
 // loadChunk makes chunk number the cursor's; onward says that it has to follow the one that was.
-func (l *Log) loadChunk(number uint64, onward bool) error {
+func (l *Log) loadChunk(number, seq uint64, onward bool) error {
 	cur := &l.cursor
 	prev := cur.c.chunk
 	cur.ok = false
-	err := l.fetch(number, &cur.c, func() (err error) {
+	err := l.fetch(number, seq, &cur.c, func() (err error) {
 		if onward {
 			if err := cur.c.follows(&prev); err != nil {
 				return err
@@ -191,7 +197,7 @@ func (l *Log) locate(seq uint64) (uint64, error) {
 	var c storedChunk
 	for lo < hi {
 		mid := lo + (hi-lo)/2
-		if err := l.fetch(mid, &c, func() error { return nil }); err != nil {
+		if err := l.fetch(mid, seq, &c, func() error { return nil }); err != nil {
 			return 0, err
 		}
 		if c.last() >= seq {

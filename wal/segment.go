@@ -1,7 +1,6 @@
 package wal
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,11 +22,11 @@ type segment struct {
 	sealer  *sealer
 
 	// Under Log.mu.
-	sum        summary
-	bytes      int64 // allocated on disk
-	retired    bool  // no more writes
-	sealed     bool
-	sealFailed bool
+	sum     summary
+	bytes   int64 // allocated on disk
+	retired bool  // no more writes
+	sealed  bool
+	asFound bool // not sealed, and will not be by this process; it is read from its value log
 
 	// mu guards store: readers hold it shared while they use the handle.
 	mu      sync.RWMutex
@@ -76,7 +75,7 @@ func (l *Log) create(id uint64) (s *segment, err error) {
 	if s.sealer, err = l.keys.sealer(); err != nil {
 		return s, err
 	}
-	if s.store, err = openStore(s.dir, l.valueLogBytes(), false, l.o.Logger); err != nil {
+	if s.store, err = openStore(s.dir, l.valueLogBytes(), false, newPoisonLogger(s.dir, l.o.Logger)); err != nil {
 		return s, err
 	}
 	files, err := os.ReadDir(s.dir)
@@ -109,7 +108,10 @@ func (l *Log) create(id uint64) (s *segment, err error) {
 		}
 	}
 	s.bytes = allocated(s.dir)
-	return s, nil
+	// From now on an error concerns the log, not only the making of a segment.
+	poison := l.poison
+	s.store.logger.onFault.Store(&poison)
+	return s, s.store.logger.err()
 }
 
 func preallocate(path string, size int64) error {
@@ -129,7 +131,13 @@ func (l *Log) load(s *segment) error {
 	case err == nil:
 		s.sum = *sum
 	case errors.Is(err, fs.ErrNotExist):
-		if err := l.recoverSegment(s); err != nil {
+		err := l.recoverSegment(s)
+		if errors.Is(err, errNoHeadroom) {
+			// Reading and trimming it is what makes room, and both can be done without a write.
+			l.o.Logger.Warn("wal: the disk is too full to recover a segment; it is used as it was found",
+				"segment", filepath.Base(s.dir))
+			s.sealed, s.closed, s.asFound = false, false, true
+		} else if err != nil {
 			return err
 		}
 	default:
@@ -150,12 +158,12 @@ func (l *Log) load(s *segment) error {
 // Badger forget chunks that are there.
 func (l *Log) recoverSegment(s *segment) error {
 	raw, err := scanSegment(s.dir, true)
+	s.sum = raw.sum
 	if err != nil {
-		return l.corrupt(s, 0, err)
+		return l.corrupt(s, s.sum.last.next(), err)
 	}
 	defer raw.close()
-	s.sum = raw.sum
-	if s.empty() {
+	if tables, _ := filepath.Glob(filepath.Join(s.dir, "*.sst")); s.empty() && raw.torn == 0 && len(tables) == 0 {
 		return nil // a spare, or one that never acknowledged anything; the caller removes it
 	}
 	if raw.torn > 0 {
@@ -167,31 +175,34 @@ func (l *Log) recoverSegment(s *segment) error {
 	if err := l.needHeadroom(); err != nil {
 		return err
 	}
-	st, err := openStore(s.dir, l.valueLogBytes(), false, l.o.Logger)
+	st, err := openStore(s.dir, l.valueLogBytes(), false, newPoisonLogger(s.dir, l.o.Logger))
 	if err != nil {
 		return l.corrupt(s, raw.sum.first, err)
 	}
 	refilled := 0
-	for n := raw.sum.firstNum; n <= raw.sum.last.number && err == nil; n++ {
+	for n := raw.sum.firstNum; !s.empty() && n <= raw.sum.last.number && err == nil; n++ {
 		err = raw.view(n, func(want []byte) error {
-			if st.view(n, func(v []byte) error {
-				if !bytes.Equal(v, want) {
-					return errChunkCRC
-				}
-				return nil
-			}) == nil {
+			if st.holds(n, want) {
 				return nil
 			}
-			st.broken = false // a missing key leaves no lock behind, and nothing else is refilled
 			refilled++
 			return st.put(n, want)
 		})
 	}
+	newest := st.newest()
 	if e := st.close(); err == nil {
 		err = e
 	}
 	if err != nil {
 		return fmt.Errorf("wal: recover %s: %w", s.dir, err)
+	}
+	// Badger writes and syncs a value before the key that points to it, so a key without its chunk is no
+	// torn write: the chunk was whole once.
+	if newest > s.sum.last.number {
+		return l.corrupt(s, s.sum.last.next(), fmt.Errorf("chunk %d was written and is not readable", newest))
+	}
+	if s.empty() {
+		return nil
 	}
 	if refilled > 0 {
 		l.o.Logger.Warn("wal: badger had lost chunks that are in its value log; its index was damaged and is mended",
@@ -270,7 +281,7 @@ func (l *Log) openRead(s *segment) error {
 			err = sum.checkFiles(s.dir, false)
 		}
 		if err == nil || errors.Is(err, fs.ErrNotExist) && sum == nil { // closed a moment ago, not sealed yet
-			s.store, err = openStore(s.dir, l.valueLogBytes(), true, l.o.Logger)
+			s.store, err = openStore(s.dir, l.valueLogBytes(), true, newPoisonLogger(s.dir, l.o.Logger))
 		}
 	}
 	if err != nil {

@@ -47,19 +47,20 @@ type rawSegment struct {
 }
 
 // scanSegment reads every chunk of dir's value log and checks it. A torn write at the end is what a crash
-// leaves and is left out; anything else that is wrong is an error. fromDisk reads past the page cache.
+// leaves and is left out; anything else that is wrong is an error, and what is returned with it tells how
+// far it went. fromDisk reads past the page cache.
 func scanSegment(dir string, fromDisk bool) (*rawSegment, error) {
 	r := &rawSegment{dir: dir}
 	names, err := filepath.Glob(filepath.Join(dir, "*"+vlogExt))
 	if err != nil {
-		return nil, err
+		return r, err
 	}
 	sort.Strings(names)
 	for _, name := range names {
 		f, err := os.Open(name)
 		if err != nil {
 			r.close()
-			return nil, err
+			return r, err
 		}
 		r.files = append(r.files, f)
 		if fromDisk { // after a failed sync the kernel may hold pages as clean that never reached the disk
@@ -67,7 +68,7 @@ func scanSegment(dir string, fromDisk bool) (*rawSegment, error) {
 		}
 		if err := r.scanFile(len(r.files) - 1); err != nil {
 			r.close()
-			return nil, fmt.Errorf("%s: %w", filepath.Base(name), err)
+			return r, fmt.Errorf("%s: %w", filepath.Base(name), err)
 		}
 	}
 	return r, nil

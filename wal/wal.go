@@ -59,13 +59,16 @@ type Log struct {
 	wanted    bool // the committer waits for a segment
 	overdraw  bool // and may pass MaxBytes for it
 
-	work   chan struct{} // cap 1: cur has something
-	hurry  chan struct{} // cap 1: do not linger
-	kick   chan struct{} // cap 1: the keeper has something to do
-	spare  chan *segment // cap 1: the next segment, made ahead
-	lastID uint64        // keeper only
-	quit   chan struct{}
-	end    sync.WaitGroup
+	work       chan struct{} // cap 1: cur has something
+	hurry      chan struct{} // cap 1: do not linger
+	kick       chan struct{} // cap 1: the keeper has something to do
+	spare      chan *segment // cap 1: the next segment, made ahead
+	lastID     uint64        // keeper only
+	quit       chan struct{}
+	quitKeeper chan struct{}
+	broken     chan struct{} // closed by fail
+	committer  sync.WaitGroup
+	keeper     sync.WaitGroup
 
 	readMu      sync.Mutex // one reader on disk at a time
 	cursor      cursor
@@ -129,26 +132,8 @@ func open(dir string, o Options, readOnly bool) (_ *Log, err error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, err
 	}
-	if dir == "" {
-		return nil, errors.New("wal: no directory is given")
-	}
-	if !readOnly {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, dirError(dir, err)
-		}
-	}
-	real, err := filepath.Abs(dir)
-	if err == nil {
-		real, err = filepath.EvalSymlinks(real)
-	}
+	l, err := newLog(dir, o, readOnly)
 	if err != nil {
-		return nil, dirError(dir, err)
-	}
-	l := &Log{dir: real, o: o, readOnly: readOnly, fill: o.ChunkBytes,
-		cur: new(chunk), other: new(chunk), curGen: 1, next: 1,
-		work: make(chan struct{}, 1), hurry: make(chan struct{}, 1), kick: make(chan struct{}, 1),
-		spare: make(chan *segment, 1), quit: make(chan struct{})}
-	if l.lock, err = lockDir(real, !readOnly); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -156,15 +141,6 @@ func open(dir string, o Options, readOnly bool) (_ *Log, err error) {
 			l.lock.Close()
 		}
 	}()
-	if err := checkFormat(real, !readOnly); err != nil {
-		return nil, err
-	}
-	if l.keys, err = newKeyring(o.Key); err != nil {
-		return nil, err
-	}
-	if l.readKeys, err = newKeyring(o.Key); err != nil {
-		return nil, err
-	}
 	if err := l.loadAll(); err != nil {
 		return nil, err
 	}
@@ -177,23 +153,59 @@ func open(dir string, o Options, readOnly bool) (_ *Log, err error) {
 	if err := l.firstSpare(); err != nil {
 		return nil, err
 	}
-	l.end.Add(2)
-	go l.commitLoop()
-	go l.keep()
+	l.committer.Go(l.commitLoop)
+	l.keeper.Go(l.keep)
 	return l, nil
 }
 
-// loadAll learns what the directory holds and checks that it is one run of chunks without a gap.
-func (l *Log) loadAll() error {
+// newLog takes the directory's lock and checks that it holds a log, or may.
+func newLog(dir string, o Options, readOnly bool) (_ *Log, err error) {
+	if dir == "" {
+		return nil, errors.New("wal: no directory is given")
+	}
+	if !readOnly {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, dirError(dir, err)
+		}
+	}
+	// Without links: /proc/self/maps has real names.
+	real, err := filepath.Abs(dir)
+	if err == nil {
+		real, err = filepath.EvalSymlinks(real)
+	}
+	if err != nil {
+		return nil, dirError(dir, err)
+	}
+	l := &Log{dir: real, o: o, readOnly: readOnly, fill: o.ChunkBytes,
+		cur: new(chunk), other: new(chunk), curGen: 1, next: 1,
+		work: make(chan struct{}, 1), hurry: make(chan struct{}, 1), kick: make(chan struct{}, 1),
+		spare: make(chan *segment, 1), quit: make(chan struct{}), quitKeeper: make(chan struct{}), broken: make(chan struct{})}
+	if l.lock, err = lockDir(real, !readOnly); err != nil {
+		return nil, err
+	}
+	if err = checkFormat(real, !readOnly); err == nil {
+		if l.keys, err = newKeyring(o.Key); err == nil {
+			l.readKeys, err = newKeyring(o.Key)
+		}
+	}
+	if err != nil {
+		l.lock.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// list returns the segments in order, and removes what an earlier process was about to remove.
+func (l *Log) list() (segs []*segment, err error) {
 	entries, err := os.ReadDir(l.dir)
 	if err != nil {
-		return dirError(l.dir, err)
+		return nil, dirError(l.dir, err)
 	}
 	for _, e := range entries {
 		name := e.Name()
 		if !l.readOnly && (strings.HasPrefix(name, trashPrefix) || strings.HasSuffix(name, tmpExt)) {
 			if err := os.RemoveAll(filepath.Join(l.dir, name)); err != nil {
-				return dirError(l.dir, err)
+				return nil, dirError(l.dir, err)
 			}
 			continue
 		}
@@ -201,11 +213,20 @@ func (l *Log) loadAll() error {
 		if n, _ := fmt.Sscanf(name, segPrefix+"%d", &id); n != 1 || name != segmentName(id) {
 			continue
 		}
-		l.segs = append(l.segs, &segment{id: id, dir: filepath.Join(l.dir, name)})
+		segs = append(segs, &segment{id: id, dir: filepath.Join(l.dir, name)})
 	}
-	sort.Slice(l.segs, func(i, j int) bool { return l.segs[i].id < l.segs[j].id })
+	sort.Slice(segs, func(i, j int) bool { return segs[i].id < segs[j].id })
+	return segs, nil
+}
+
+// loadAll learns what the directory holds and checks that it is one run of chunks without a gap.
+func (l *Log) loadAll() error {
+	segs, err := l.list()
+	if err != nil {
+		return err
+	}
 	var kept []*segment
-	for _, s := range l.segs {
+	for _, s := range segs {
 		l.lastID = s.id
 		load := l.load
 		if l.readOnly {
@@ -258,7 +279,7 @@ func (l *Log) peek(s *segment) error {
 	} else if errors.Is(err, os.ErrNotExist) {
 		raw, err := scanSegment(s.dir, false)
 		if err != nil {
-			return l.corrupt(s, 0, err)
+			return l.corrupt(s, raw.sum.last.next(), err)
 		}
 		raw.close()
 		s.sum, s.sealed, s.closed = raw.sum, false, false
@@ -291,7 +312,7 @@ func (l *Log) Trim(seq uint64) error {
 // droppable is the oldest segment when nobody needs it, nil otherwise. The newest one stays: it has the
 // position and the numbers to go on with. Caller holds l.mu.
 func (l *Log) droppable() *segment {
-	if len(l.segs) < 2 || !l.segs[0].sealed || l.needed(l.segs[0]) {
+	if len(l.segs) < 2 || !l.segs[0].sealed && !l.segs[0].asFound || l.needed(l.segs[0]) {
 		return nil
 	}
 	return l.segs[0]
@@ -379,6 +400,7 @@ type Stats struct {
 	Last     uint64 // newest entry that can be read
 	Durable  uint64 // newest entry on disk, parts of an open transaction included
 	Trimmed  uint64 // newest entry given to Trim by this process
+	Dropped  uint64 // every entry up to it is gone from disk, void ones included
 	Bytes    int64  // allocated on disk
 	Free     int64  // of the disk
 	Segments int
@@ -392,7 +414,11 @@ func (l *Log) Stats() Stats {
 	f := free(l.dir)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return Stats{First: l.first(), Last: l.readLimit, Durable: l.durable, Trimmed: l.trimmed,
+	var dropped uint64
+	if len(l.segs) > 0 {
+		dropped = max(l.segs[0].sum.begins(), 1) - 1 // a segment without an entry begins at 0
+	}
+	return Stats{First: l.first(), Last: l.readLimit, Durable: l.durable, Trimmed: l.trimmed, Dropped: dropped,
 		Bytes: l.bytes(func(*segment) bool { return true }), Free: f, Segments: len(l.segs), Commits: l.commits, Full: l.full, Err: l.err}
 }
 
@@ -404,9 +430,23 @@ func (l *Log) Close() error {
 }
 
 func (l *Log) close() error {
+	l.halt()
+	return l.shut()
+}
+
+// halt ends the goroutines: the committer after the last commit, then the keeper, which may have to make a
+// segment for that commit.
+func (l *Log) halt() {
 	l.closed.Store(true)
 	close(l.quit)
-	l.end.Wait()
+	poke(l.kick)
+	l.committer.Wait()
+	close(l.quitKeeper)
+	l.keeper.Wait()
+}
+
+// shut closes and seals the segments and lets go of the directory.
+func (l *Log) shut() error {
 	l.mu.Lock()
 	failed := l.err
 	if l.err == nil {
