@@ -117,6 +117,9 @@ func (s *Source) inspect(c *conn) (*serverFacts, error) {
 	if err := f.judgeGrants(c); err != nil {
 		return nil, err
 	}
+	if !f.mariadb {
+		f.judgeReplicas(c, &s.cfg)
+	}
 	return f, nil
 }
 
@@ -236,6 +239,20 @@ func (f *serverFacts) judgeGrants(c *conn) error {
 		f.find(LevelWarning, "grants", "the account lacks SELECT on *.*: UUID, INET, JSON and VECTOR columns of tables that it cannot see come as plain binary or text", "GRANT SELECT ON *.* TO …, or on the tables that are read")
 	}
 	return nil
+}
+
+// judgeReplicas looks for another replica with our server id. MariaDB ends one of the two (see dumpError),
+// MySQL tells them apart by their uuids, but they would be taken for one another in its lists.
+func (f *serverFacts) judgeReplicas(c *conn, cfg *Config) {
+	rows, err := c.query("SHOW REPLICAS")
+	if err != nil {
+		return // older than 8.0.22, or not allowed
+	}
+	for _, r := range rows { // server id, host, port, source id, uuid
+		if len(r) >= 5 && r[0] == strconv.FormatUint(uint64(cfg.ServerID), 10) && !strings.EqualFold(r[4], cfg.ReplicaUUID) {
+			f.find(LevelWarning, "server_id", fmt.Sprintf("another replica (uuid %s) has our server id %d", r[4], cfg.ServerID), "give each its own MYSQL_SERVER_ID")
+		}
+	}
 }
 
 // judgeCascades names selected tables whose rows change without a trace: foreign keys with CASCADE or SET
