@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
+	"time"
 
 	"binrelay/functions"
 	"binrelay/relay/binlog"
@@ -42,39 +42,39 @@ func (p *program) wal(ctx context.Context, command string, c *commands) error {
 		}
 		o.Key = key
 	}
-	l, err := wal.OpenReadOnly(dir, o)
+	switch command {
+	case "wal dump":
+		return p.walDump(ctx, dir, o, c.Wal.Dump)
+	case "wal verify":
+		return p.walVerify(ctx, dir, o)
+	}
+	return p.walStat(dir)
+}
+
+// busy says what to do about a log that a relay has open.
+func busy(err error) error {
 	if errors.Is(err, wal.ErrLocked) {
 		return fmt.Errorf("%w; stop that relay first, or ask its /status", err)
 	}
-	if err != nil {
-		return err
-	}
-	defer l.Close()
-	switch command {
-	case "wal dump":
-		return p.walDump(ctx, l, c.Wal.Dump)
-	case "wal verify":
-		return p.walVerify(ctx, l)
-	}
-	return p.walStat(l)
+	return err
 }
 
-func (p *program) walStat(l *wal.Log) error {
-	s := l.Stats()
-	fmt.Fprintf(p.stdout, "entries    %s\n", entryRange(s.First, s.Last))
-	if s.Durable > s.Last {
-		fmt.Fprintf(p.stdout, "open       %d parts of a transaction whose end has not come\n", s.Durable-s.Last)
+func (p *program) walStat(dir string) error {
+	r, err := wal.Stat(dir)
+	if err != nil {
+		return busy(err)
 	}
-	fmt.Fprintf(p.stdout, "size       %s in %d segments\n", units.BytesSize(float64(s.Bytes)), s.Segments)
-	fmt.Fprintf(p.stdout, "free disk  %s\n", units.BytesSize(float64(s.Free)))
 	position := "none yet"
-	if b := l.Position(); b != nil {
-		var err error
-		if position, err = binlog.FormatPosition(b); err != nil {
+	if r.Position != nil {
+		if position, err = binlog.FormatPosition(r.Position); err != nil {
 			return err
 		}
 	}
-	fmt.Fprintf(p.stdout, "position   %s\n", position)
+	fmt.Fprintf(p.stdout, "log        %s\nentries    %s\nsize       %s in %d segments, encrypted: %t\nfree disk  %s\nposition   %s\n",
+		r.Dir, entryRange(r.First, r.Last), units.BytesSize(float64(r.Bytes)), len(r.Segments), r.Encrypted, units.BytesSize(float64(r.Free)), position)
+	for _, s := range r.Segments {
+		fmt.Fprintf(p.stdout, "  %s  %s, %s, newest %s\n", s.Name, entryRange(s.First, s.Last), units.BytesSize(float64(s.Bytes)), s.Newest.Format(time.RFC3339))
+	}
 	return nil
 }
 
@@ -95,12 +95,17 @@ type dumped struct {
 // errEnough ends a dump at its limit.
 var errEnough = errors.New("enough")
 
-func (p *program) walDump(ctx context.Context, l *wal.Log, o walDumpOptions) error {
+func (p *program) walDump(ctx context.Context, dir string, w wal.Options, o walDumpOptions) error {
+	l, err := wal.OpenReadOnly(dir, w)
+	if err != nil {
+		return busy(err)
+	}
+	defer l.Close()
 	decoder := binlog.NewDecoders(nil).New()
 	out := json.NewEncoder(p.stdout)
 	out.SetEscapeHTML(false)
 	n := uint64(0)
-	err := readAll(ctx, l, o.From, func(e wal.Entry) error {
+	err = readAll(ctx, l, o.From, func(e wal.Entry) error {
 		return decoder.Decode(e.Seq, e.Data, func(c *functions.Change) error {
 			key, has, err := functions.JSON{}.AppendKey(nil, c)
 			if err != nil {
@@ -128,29 +133,39 @@ func (p *program) walDump(ctx context.Context, l *wal.Log, o walDumpOptions) err
 	return err
 }
 
-// walVerify reads every entry, which checks every byte on the way, and decodes it.
-func (p *program) walVerify(ctx context.Context, l *wal.Log) error {
+// walVerify compares every byte with its checksum, then decodes every change: what a later delivery would do.
+func (p *program) walVerify(ctx context.Context, dir string, o wal.Options) error {
+	r, err := wal.Verify(dir, o, func(s wal.SegmentInfo) {
+		state := "sound"
+		if s.Damage != "" {
+			state = "DAMAGED: " + s.Damage
+		}
+		fmt.Fprintf(p.stdout, "%s  %s  %s\n", s.Name, entryRange(s.First, s.Last), state)
+	})
+	if err != nil {
+		return busy(err)
+	}
+	l, err := wal.OpenReadOnly(dir, o)
+	if err != nil {
+		return busy(err)
+	}
+	defer l.Close()
 	decoder := binlog.NewDecoders(nil).New()
-	var entries, changes, undecodable uint64
-	var firstUndecodable error
-	err := readAll(ctx, l, 0, func(e wal.Entry) error {
-		entries++
-		if err := decoder.Decode(e.Seq, e.Data, func(*functions.Change) error { changes++; return nil }); err != nil {
-			// The bytes are what was received: no damage, but delivery will halt here.
-			if undecodable++; firstUndecodable == nil {
-				firstUndecodable = fmt.Errorf("log entry %d: %w", e.Seq, err)
-			}
+	changes := 0
+	var undecodable error
+	err = readAll(ctx, l, 0, func(e wal.Entry) error {
+		err := decoder.Decode(e.Seq, e.Data, func(*functions.Change) error { changes++; return nil })
+		if err != nil && undecodable == nil {
+			undecodable = fmt.Errorf("log entry %d: %w", e.Seq, err)
 		}
 		return nil
 	})
 	if err != nil {
-		fmt.Fprintf(p.stdout, "%d entries are sound, then:\n%v\n", entries, strings.TrimSpace(err.Error()))
-		return errSaid
+		return err
 	}
-	s := l.Stats()
-	fmt.Fprintf(p.stdout, "all sound: %d entries (%s), %d changes\n", entries, entryRange(s.First, s.Last), changes)
-	if undecodable > 0 {
-		fmt.Fprintf(p.stdout, "%d entries cannot be decoded by this version, the first: %v\n", undecodable, firstUndecodable)
+	fmt.Fprintf(p.stdout, "all sound: entries %s, %d changes\n", entryRange(r.First, r.Last), changes)
+	if undecodable != nil { // the bytes are what the server sent: no damage, but delivery would halt
+		fmt.Fprintf(p.stdout, "this version cannot decode all of it: %v\n", undecodable)
 	}
 	return nil
 }
