@@ -419,6 +419,10 @@ func (s *Sink) newProducer(ctx context.Context) (pid int64, epoch int16, err err
 		}
 		if err == nil {
 			s.sessions.Add(1)
+			// A relay without anything to send stays here: nothing else would say that it goes on.
+			s.mu.Lock()
+			s.well(&s.why)
+			s.mu.Unlock()
 			return resp.ProducerID, resp.ProducerEpoch, nil
 		}
 		s.mu.Lock()
