@@ -200,7 +200,9 @@ func (s *soak) setUp(ctx context.Context, kind, dir string) (err error) {
 	}
 	// From here on nothing may be lost: an empty log begins at "now".
 	if err := s.ready(ctx); err != nil {
-		s.keeper.process().Kill()
+		p := s.keeper.process()
+		p.Kill()
+		s.keeper.ended(p)
 		return undo(err)
 	}
 	return nil
