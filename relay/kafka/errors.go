@@ -128,6 +128,9 @@ func (s *Sink) explain(topic string, err error) string {
 	case kerr.SaslAuthenticationFailed:
 		return fmt.Sprintf("Kafka refuses the credentials of %s", s.cfg.principal())
 	}
+	if topic == "" {
+		return fmt.Sprintf("Kafka at %v: %s: %s", s.cfg.Brokers, ke.Message, ke.Description)
+	}
 	return fmt.Sprintf("topic %s: %s: %s", topic, ke.Message, ke.Description)
 }
 
