@@ -46,9 +46,6 @@ type Relay struct {
 	pauseCancel context.CancelFunc // ends the delivery attempt under way
 }
 
-// errPaused ends a delivery attempt because Pause was called.
-var errPaused = errors.New("paused")
-
 // Run reads and delivers until ctx ends or capture halts. When ctx ends it stops reading, delivers what
 // the log holds for up to ShutdownTimeout, and returns nil: what is left is delivered by the next run.
 // Any other return is the reason for a halt.

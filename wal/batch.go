@@ -105,9 +105,6 @@ func (b *Batch) finish() *Batch {
 	return b
 }
 
-// nextSeq is the first sequence number behind the batch.
-func (b *Batch) nextSeq() uint64 { return b.ends[len(b.ends)-1].seq + 1 }
-
 // isVoid tells whether seq lies in one of the sorted ranges.
 func isVoid(voids []span, seq uint64) bool {
 	i := sort.Search(len(voids), func(i int) bool { return voids[i].To >= seq })
