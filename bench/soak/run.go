@@ -259,7 +259,7 @@ func (s *soak) storm(ctx context.Context) error {
 		return err
 	}
 	if err := s.outage(ctx); err != nil {
-		return fmt.Errorf("Kafka away: %w", err)
+		return fmt.Errorf("outage of Kafka: %w", err)
 	}
 	s.say("one transaction of %d rows, with kills", s.bulk)
 	if err := s.whileKilling(ctx, 3, s.bigTransaction); err != nil {
