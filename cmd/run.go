@@ -4,12 +4,14 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"time"
 
 	"binrelay/functions"
@@ -106,10 +108,35 @@ func open(c *Config, set functions.Set, logger *slog.Logger) (_ *app, err error)
 	a.relay = &relay.Relay{
 		Source: source, Log: walLog{a.log}, Handler: a.pool, Sink: a.sink, Logger: logger,
 		ShutdownTimeout: time.Duration(c.ShutdownTimeout), Workers: 2 * runtime.GOMAXPROCS(0),
+		Locate: func(f *relay.Fault) { locate(a.log, decoders.New(), f) },
 	}
 	a.server = handler.NewServer(handler.ServerOptions{Relay: a.relay, Metrics: metrics, Abandoned: a.pool.Abandoned,
 		Token: c.AdminToken.Reveal(), Version: version, Commit: commit, Logger: logger})
 	return a, nil
+}
+
+// locate reads the log entry of a fault that names no more, and fills in the change's table and place. What it
+// cannot find stays empty.
+func locate(l *wal.Log, decoder relay.Decoder, f *relay.Fault) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	b, err := l.Read(ctx, f.Seq, 1)
+	if err != nil {
+		return
+	}
+	defer b.Release()
+	if b.Entries[0].Seq != f.Seq {
+		return
+	}
+	found := errors.New("found")
+	_ = decoder.Decode(f.Seq, b.Entries[0].Data, func(c *functions.Change) error {
+		if c.Source.Row != f.Row || c.Table == nil {
+			return nil
+		}
+		f.Table, f.GTID = c.Table.Database+"."+c.Table.Name, strings.Clone(c.Source.GTID)
+		f.File, f.Pos = strings.Clone(c.Source.File), c.Source.Pos
+		return found
+	})
 }
 
 // run serves HTTP and copies until ctx ends, capture halts or too many functions hang.

@@ -132,8 +132,8 @@ func (c *Config) validateKafka(set func(string) bool, m *Mistakes) {
 	if c.KafkaLinger < 0 || c.KafkaLinger > Duration(time.Minute) {
 		m.add("KAFKA_LINGER", "want 0s to 1m")
 	}
-	if c.KafkaBatchMaxBytes < 1<<10 || c.KafkaBatchMaxBytes > 64<<20 {
-		m.add("KAFKA_BATCH_MAX_BYTES", "want 1KiB to 64MiB")
+	if c.KafkaBatchMaxBytes < 1<<10 || c.KafkaBatchMaxBytes > 512<<20 {
+		m.add("KAFKA_BATCH_MAX_BYTES", "want 1KiB to 512MiB")
 	}
 }
 

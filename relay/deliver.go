@@ -57,6 +57,9 @@ func (r *Relay) deliver(ctx context.Context) error {
 
 // halt notes the fault that stopped delivery.
 func (r *Relay) halt(f *Fault) {
+	if f.Table == "" && f.Seq != 0 && r.Locate != nil { // the sink knows records, not where they came from
+		r.Locate(f)
+	}
 	r.faults.Add(1)
 	r.mu.Lock()
 	r.fault = f
@@ -126,7 +129,19 @@ func (r *Relay) deliverOnce(ctx context.Context) (sent bool, err error) {
 	}()
 
 	cursor := next
-	for j := range jobs {
+	for {
+		var j *Job
+		select {
+		case j = <-jobs:
+		case <-r.Sink.Broken(): // an idle relay's last record was refused
+			if err := r.Sink.Flush(ctx); err != nil {
+				return true, err
+			}
+			return true, errors.New("the producer session ended")
+		}
+		if j == nil {
+			return true, readErr
+		}
 		<-j.Done // a worker always answers: the handler's watchdog sees to it
 		r.handled.Add(uint64(j.Stats.Changes))
 		r.filtered.Add(uint64(j.Stats.Filtered))
@@ -157,7 +172,6 @@ func (r *Relay) deliverOnce(ctx context.Context) (sent bool, err error) {
 			return true, fault
 		}
 	}
-	return true, readErr
 }
 
 // read turns the log from seq on into jobs, in order, until ctx ends.

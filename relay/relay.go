@@ -24,6 +24,9 @@ type Relay struct {
 	// Workers is how many jobs may be in work at once; Handler runs them. Default 2 a core is the
 	// caller's business: 0 means 4.
 	Workers int
+	// Locate fills in the table and the place of a fault that names only a log entry and a row; nil: it
+	// stays as it is.
+	Locate func(*Fault)
 	// Backoff makes the wait before attempt n (from 0) of a retry; nil: 250 ms doubling to 30 s, jittered.
 	Backoff func(attempt int) time.Duration
 

@@ -106,7 +106,13 @@ func newSim(t *testing.T, seed uint64) *sim {
 		StartErr:    func() error { return s.sometimes(10, "no broker") },
 		BeforeSend:  func(*relay.Batch) error { return s.sometimes(30, "refused before the hand-over") },
 		AfterSend:   func(*relay.Batch) error { return s.sometimes(30, "the session broke") },
-		Arrived:     func(n int) int { return s.n(n + 1) },
+		Refuse: func(r *relay.Record) *relay.Fault {
+			if s.n(80) != 0 {
+				return nil
+			}
+			return &relay.Fault{Function: "kafka", Seq: r.Seq, Row: int(r.Row), Err: "refused"}
+		},
+		Arrived: func(n int) int { return s.n(n + 1) },
 	}
 	return s
 }

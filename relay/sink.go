@@ -27,6 +27,10 @@ type Sink interface {
 	// missing and may be made. It waits for as long as ctx lives while Kafka cannot say.
 	Partitions(ctx context.Context, topic string) (int, error)
 
+	// Broken is closed when the session that the last Start began is over: the next Send or Flush says
+	// why. It lets an idle relay see that its last record was refused.
+	Broken() <-chan struct{}
+
 	// Flush waits until all that was sent is acknowledged.
 	Flush(ctx context.Context) error
 

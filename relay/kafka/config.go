@@ -92,8 +92,8 @@ func (c *Config) validate() error {
 	if c.BatchMaxBytes == 0 {
 		c.BatchMaxBytes = 1_000_000
 	}
-	if c.BatchMaxBytes < 1<<10 || c.BatchMaxBytes > 64<<20 {
-		bad("KAFKA_BATCH_MAX_BYTES: %d is not between 1024 and 67108864", c.BatchMaxBytes)
+	if c.BatchMaxBytes < 1<<10 || c.BatchMaxBytes > 512<<20 {
+		bad("KAFKA_BATCH_MAX_BYTES: %d is not between 1KiB and 512MiB", c.BatchMaxBytes)
 	}
 	if c.Delivery == "" {
 		c.Delivery = ExactlyOnce
@@ -172,6 +172,9 @@ func (c *Config) options() []kgo.Opt {
 		kgo.RetryTimeout(2 * time.Second), kgo.RequestRetries(2),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }),
 		kgo.DisableClientMetrics(),
+		// A batch may hold one very large row; kgo's default of 100 MiB would refuse it here, before the
+		// broker could say whether its limit lets it pass.
+		kgo.BrokerMaxWriteBytes(1 << 30),
 	}
 	if c.TLS != nil {
 		opts = append(opts, kgo.DialTLSConfig(c.TLS))

@@ -385,6 +385,13 @@ func (s *Sink) Flush(ctx context.Context) error {
 	return nil
 }
 
+// Broken is relay.Sink's.
+func (s *Sink) Broken() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.broken
+}
+
 // Acked is relay.Sink's.
 func (s *Sink) Acked() uint64 { return s.acked.Load() }
 

@@ -33,8 +33,9 @@ type Sink struct {
 	change  chan struct{}
 	kafka   *kafkaModel // shared with the sinks of earlier and later processes
 	session bool
-	fault   error // ended the session
-	dead    error // the process crashed, or Close
+	fault   error         // ended the session
+	broken  chan struct{} // closed with it
+	dead    error         // the process crashed, or Close
 	status  relay.SinkStatus
 }
 
@@ -114,7 +115,7 @@ func (s *Sink) Start(context.Context) (next uint64, err error) {
 			return 0, err
 		}
 	}
-	s.session = true
+	s.session, s.broken = true, make(chan struct{})
 	if s.kafka.covered == 0 {
 		return 0, nil
 	}
@@ -177,11 +178,26 @@ func (s *Sink) hook(fn func(*relay.Batch) error, b *relay.Batch) error {
 		return nil
 	}
 	if err := fn(b); err != nil {
-		s.session, s.fault = false, err
-		s.changed()
+		s.fail(err)
 		return err
 	}
 	return nil
+}
+
+// fail ends the session.
+func (s *Sink) fail(err error) {
+	if s.session {
+		close(s.broken)
+	}
+	s.session, s.fault = false, err
+	s.changed()
+}
+
+// Broken implements relay.Sink.
+func (s *Sink) Broken() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.broken
 }
 
 // placed decides the record's partition.
@@ -203,8 +219,7 @@ func (s *Sink) arrive() error {
 	k := s.kafka
 	h := k.journal[0]
 	if err := s.apply(h, len(h.records)); err != nil {
-		s.session, s.fault = false, err
-		s.changed()
+		s.fail(err)
 		return err
 	}
 	k.journal = k.journal[1:]
