@@ -16,7 +16,7 @@ help: ## print this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/relay, one static binary
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/relay ./cmd/relay
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/relay ./cmd/relay
 
 demo: build ## run the whole relay on embedded parts; needs nothing. Ctrl-C stops it
 	@bin/relay demo $(ARGS)
