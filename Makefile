@@ -45,8 +45,8 @@ lint: ## gofmt, go vet, staticcheck, import rules, shell syntax
 	$(GO) test -count=1 -run 'TestImportRules|TestReadmeTable' ./cmd
 	@for f in .ci/run .ci/tools bench/services/srcdb bench/services/kafka; do bash -n $$f || exit 1; done
 
-bench: ## run the benchmarks, each beside its floor
-	$(GO) test -run '^$$' -bench . -benchmem ./...
+bench: ## measure beside the bare library, on real servers too (BENCH=part, BENCH_SECONDS=n; ARGS for more flags)
+	$(GO) run ./bench $(ARGS)
 
 soak: build ## run real servers under load with kill -9; bench/soak has the flags (ARGS='-kills 30')
 	$(GO) run ./bench/soak -relay bin/relay $(ARGS)
