@@ -7,8 +7,10 @@ import (
 )
 
 // jobBytes is how much entry data one job takes at most: enough to make its bookkeeping vanish, small
-// enough that two cores share a backlog evenly and a job's records stay near one Kafka batch.
-const jobBytes = 256 << 10
+// enough that two cores share a backlog evenly. Short rows become records ten times as large, and a job for
+// each worker waits beside what the sink holds: with 256 KiB the live heap stood at the memory limit, and
+// the collector took more than half of the processor time (215 k rows a CPU-second against 530 k).
+const jobBytes = 64 << 10
 
 // deliver moves entries from the log to the sink until ctx ends (nil) or something permanent fails.
 // A *Fault halts it until Resume; Pause stops it until Resume; anything else is retried.

@@ -38,7 +38,7 @@ type Config struct {
 
 const (
 	defaultHeartbeat = 5 * time.Second
-	defaultPartBytes = 256 << 10
+	defaultPartBytes = 64 << 10 // not above relay's jobBytes: an entry is decoded in one job
 )
 
 // Source reads one server's binlog. It implements relay.Source; Stream must not run twice at a time.
