@@ -187,11 +187,11 @@ func childAppend(dir string, seed uint64, o Options) error {
 				break
 			}
 		}
-		switch r.IntN(100) {
+		switch r.IntN(40) {
 		case 0:
-			if last := l.Last(); last > 2000 {
-				say("T %d", last-1000)
-				if err := l.Trim(last - 1000); err != nil {
+			if last := l.Last(); last > 500 {
+				say("T %d", last-300)
+				if err := l.Trim(last - 300); err != nil {
 					return fmt.Errorf("trim: %w", err)
 				}
 			}

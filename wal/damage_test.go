@@ -234,6 +234,37 @@ func TestCutFileIsDamage(t *testing.T) {
 	checkRun(t, readFrom(t, l, 1001, 1<<20), 1001, 1010, 300)
 }
 
+// TestUnreadableMappingIsDamage cuts a file under its mapping, which is what a bad block looks like to the
+// reader: a SIGBUS. It must cost an error, not the process.
+func TestUnreadableMappingIsDamage(t *testing.T) {
+	if !alone(t, "") {
+		return // Badger may hold a lock after it, so the handle is left open to the end of the process
+	}
+	dir := t.TempDir()
+	o := tiny()
+	o.RingBytes = 1
+	l := mustOpen(t, dir, o)
+	fillLog(t, l, 1000, 300)
+	eventually(t, "the old segments are sealed", func() bool { return keeperIdle(l) })
+	b, err := l.Read(context.Background(), 1, 1) // opens the first segment
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Release()
+	if err := os.Truncate(filepath.Join(segmentsOf(t, dir)[0], "000001.vlog"), 8<<10); err != nil {
+		t.Fatal(err)
+	}
+	var c *CorruptError
+	if _, err := tryReadFrom(l, 1, 1<<10); !errors.As(err, &c) {
+		t.Fatalf("reading says %v", err)
+	}
+	t.Log(c)
+	fillLog(t, l, 10, 300)
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestFormatMarker(t *testing.T) {
 	dir := t.TempDir()
 	mustOpen(t, dir, tiny()).Close()

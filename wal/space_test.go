@@ -213,16 +213,12 @@ func fillDisk(t *testing.T, path string) {
 // closing, opening, reading and trimming on it, and going on once there is room. Badger alone dies of a
 // SIGBUS at each of these steps.
 func TestFullDisk(t *testing.T) {
-	disk := os.Getenv("WAL_TEST_DISK")
+	disk := os.Getenv("WAL_TEST_ALONE")
 	if disk == "" {
-		// In a process of its own: a segment that cannot be closed for want of a block stays open to its end.
 		disk = smallDisk(t, 64<<20)
-		cmd := exec.Command(os.Args[0], "-test.run=^TestFullDisk$", "-test.v")
-		cmd.Env = append(os.Environ(), "WAL_TEST_DISK="+disk)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%.4000s", err, out)
-		}
-		return
+	}
+	if !alone(t, disk) {
+		return // a segment that cannot be closed for want of a block stays open to the end of the process
 	}
 	dir, filler := filepath.Join(disk, "wal"), filepath.Join(disk, "filler")
 	o := Options{MaxBytes: 1 << 30, MinFree: -1, SegmentBytes: 2 << 20, ChunkBytes: 16 << 10, RingBytes: 64 << 10}

@@ -2,14 +2,19 @@ package wal
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,7 +31,7 @@ func TestMain(m *testing.M) {
 	if fi, err := os.Stat("/dev/shm"); err == nil && fi.IsDir() && free("/dev/shm") > 1<<30 {
 		os.Setenv("TMPDIR", "/dev/shm")
 	}
-	if os.Getenv("WAL_TEST_DISK") != "" {
+	if os.Getenv("WAL_TEST_ALONE") != "" {
 		os.Exit(m.Run())
 	}
 	goleak.VerifyTestMain(m,
@@ -34,6 +39,23 @@ func TestMain(m *testing.M) {
 		// forgot to close has eight more.
 		goleak.IgnoreTopFunction("github.com/dgraph-io/badger/v4.(*DB).monitorCache"),
 		goleak.IgnoreTopFunction("github.com/dgraph-io/ristretto/v2/z.(*AllocatorPool).freeupAllocators"))
+}
+
+// alone runs a test in a process of its own, where goroutines may be left behind. It is true in that process,
+// which finds arg in WAL_TEST_ALONE.
+func alone(t *testing.T, arg string) bool {
+	t.Helper()
+	if os.Getenv("WAL_TEST_ALONE") != "" {
+		return true
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=2m")
+	cmd.Env = append(os.Environ(), "WAL_TEST_ALONE="+cmp.Or(arg, "yes"))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%.4000s", err, out)
+	}
+	t.Logf("%s", out)
+	return false
 }
 
 var onDisk string
@@ -238,6 +260,71 @@ func TestReadWaitsForTheNextEntry(t *testing.T) {
 	if _, err := l.Read(context.Background(), 2, 1000); !errors.Is(err, ErrClosed) {
 		t.Fatalf("Read on a closing log: %v", err)
 	}
+}
+
+// TestConcurrentUse has several writers, readers at the tail and from the beginning, and a trimmer at once;
+// it is here for the race detector as much as for its own checks.
+func TestConcurrentUse(t *testing.T) {
+	l := mustOpen(t, t.TempDir(), tiny())
+	const writers, each = 4, 500
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			for i := range each {
+				size := 200
+				if i%100 == 0 {
+					size = 40 << 10
+				}
+				data := binary.BigEndian.AppendUint64(nil, uint64(w*each+i))
+				if _, err := l.Append(context.Background(), append(data, content(uint64(w*each+i), size)...), []byte("p"), false); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	var at [3]atomic.Uint64 // what each reader is through with
+	for r := range at {
+		wg.Go(func() {
+			next := [writers]int{}
+			for seq := uint64(1); seq <= writers*each; {
+				b, err := l.Read(context.Background(), seq, 1<<(10+4*r))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for _, e := range b.Entries {
+					if e.Seq != seq {
+						t.Errorf("reader %d: entry %d, want %d", r, e.Seq, seq)
+						return
+					}
+					id := binary.BigEndian.Uint64(e.Data)
+					if w := id / each; int(id%each) != next[w] || !bytes.Equal(e.Data[8:], content(id, len(e.Data)-8)) {
+						t.Errorf("reader %d: entry %d holds %d of writer %d, want %d", r, seq, id%each, w, next[w])
+						return
+					}
+					next[id/each]++
+					seq++
+				}
+				b.Release()
+				at[r].Store(seq - 1)
+			}
+		})
+	}
+	trim := make(chan struct{})
+	go func() {
+		defer close(trim)
+		for slowest := uint64(0); slowest < writers*each && !t.Failed(); {
+			slowest = min(at[0].Load(), at[1].Load(), at[2].Load())
+			if err := l.Trim(slowest); err != nil {
+				t.Error(err)
+			}
+			l.Stats()
+			l.Position()
+			runtime.Gosched()
+		}
+	}()
+	wg.Wait()
+	<-trim
 }
 
 func TestPositionAloneBecomesDurable(t *testing.T) {
