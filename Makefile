@@ -10,7 +10,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
 FUZZ        := $(GO) test -run '^$$' -fuzztime $(T)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test race short fuzz lint bench soak image clean
+.PHONY: help build demo test race short compat fuzz lint bench soak image clean
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ short: ## run the tests that need no server, without the race detector
 
 race: ## run the tests that need no server with the race detector
 	$(GO) test -race -short ./...
+
+compat: ## compare each FORMAT, key by key, with what Debezium, Maxwell and Canal wrote for the same binlog
+	$(GO) test -count=1 -v -run '^TestCompat' ./relay/binlog
 
 fuzz: ## run every fuzz test for T (default 30s) each
 	@$(GO) list ./... | while read -r p; do \

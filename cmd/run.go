@@ -94,9 +94,10 @@ func open(c *Config, set functions.Set, logger *slog.Logger) (_ *app, err error)
 	if err != nil {
 		return nil, err
 	}
+	format, _ := functions.FormatNamed(c.Format) // checked with the rest of the configuration
 	a.pool, err = handler.NewPool(handler.Options{
 		Decoder: func() relay.Decoder { return decoders.New() },
-		Set:     set, Topic: topic, PartitionBy: handler.PartitionBy(c.PartitionBy),
+		Set:     set, Format: format, Topic: topic, PartitionBy: handler.PartitionBy(c.PartitionBy),
 		Partitions: a.sink.Partitions, Tombstones: c.tombstones,
 		DDLTopic: c.DDLTopic, DeadLetterTopic: c.DeadLetterTopic,
 		Timeout: time.Duration(c.FunctionLimit), Logger: logger, Metrics: metrics,

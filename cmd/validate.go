@@ -37,8 +37,8 @@ func (c *Config) validateChoices(m *Mistakes) {
 		}
 		m.add(variable(f), "%q: want %s", v.String(), orList(oneof))
 	}
-	if c.Format != "json" {
-		m.add("FORMAT", "%s is not in this version; json is", c.Format)
+	if _, ok := functions.FormatNamed(c.Format); !ok {
+		m.add("FORMAT", "%s is not in this version", c.Format)
 	}
 }
 

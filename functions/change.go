@@ -30,6 +30,7 @@ type Change struct {
 	After     Row    // absent on Delete
 	Source    Source
 	KeyChange bool
+	Moved     Row    // with KeyChange: the row under its other key, the new one on Delete, the old one on Create
 	Database  string // DDL: the default database of the statement
 	Statement string // DDL: the text of the statement
 }

@@ -2,9 +2,7 @@ package functions
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
-	"unicode/utf8"
 )
 
 // Format turns changes into the bytes of Kafka records. It must be deterministic (the same change gives
@@ -15,6 +13,24 @@ type Format interface {
 	AppendKey(dst []byte, c *Change) (key []byte, has bool, err error)
 	// AppendValue appends the record value of c to dst.
 	AppendValue(dst []byte, c *Change) ([]byte, error)
+}
+
+// HeaderFormat is a Format whose records have headers.
+type HeaderFormat interface {
+	Format
+	// AppendHeaders appends the headers of c's record, and of its tombstone, to dst.
+	AppendHeaders(dst []Header, c *Change) ([]Header, error)
+}
+
+// FormatNamed is the format that FORMAT=name asks for.
+func FormatNamed(name string) (f Format, ok bool) {
+	switch name {
+	case "json":
+		return JSON{}, true
+	case "maxwell":
+		return Maxwell{}, true
+	}
+	return nil, false
 }
 
 // NewRecord is the record that the relay would make of c without a Serialize function: a Serialize
@@ -38,6 +54,11 @@ func NewRecord(f Format, c *Change) (*Record, error) {
 	if has {
 		r.Key = own[:n:n]
 	}
+	if h, ok := f.(HeaderFormat); ok {
+		if r.Headers, err = h.AppendHeaders(nil, c); err != nil {
+			return nil, err
+		}
+	}
 	return r, nil
 }
 
@@ -60,11 +81,12 @@ func (JSON) AppendKey(dst []byte, c *Change) ([]byte, bool, error) {
 	if c.Op == DDL || c.Table == nil || len(c.Table.Key) == 0 {
 		return dst, false, nil
 	}
-	r, err := keyRow(c)
-	if err != nil {
-		return dst, false, err
+	row, rest := keyRows(c)
+	if row.missing(c.Table.Key) >= 0 {
+		dst, err := appendKey(append(dst, '{'), c.Table, row, rest, "", plainJSON)
+		return dst, true, err
 	}
-	dst, err = r.image.AppendColumnsJSON(dst, c.Table.Key)
+	dst, err := row.image.AppendColumnsJSON(dst, c.Table.Key)
 	return dst, true, err
 }
 
@@ -129,23 +151,6 @@ func appendRow(dst []byte, r Row) ([]byte, error) {
 	return r.image.AppendRowJSON(dst)
 }
 
-// keyRow is the image that holds the whole primary key: the one that identifies the row, or, where a
-// MINIMAL image left the unchanged key out of After, Before. (An Update never changes the key; see Change.)
-func keyRow(c *Change) (Row, error) {
-	r := c.Row()
-	missing := r.missing(c.Table.Key)
-	if missing < 0 {
-		return r, nil
-	}
-	if c.Op == Update && c.Before.missing(c.Table.Key) < 0 {
-		return c.Before, nil
-	}
-	if r.image == nil {
-		return r, fmt.Errorf("change %q has no row image", c.Op.String())
-	}
-	return r, &ColumnError{Table: c.Table.Database + "." + c.Table.Name, Column: c.Table.Columns[missing].Name, Err: errKeyAbsent}
-}
-
 var errKeyAbsent = errors.New("the row image does not hold this primary key column; set binlog_row_image=FULL on the source")
 
 // missing is the first of columns that the row does not hold, or -1.
@@ -156,45 +161,4 @@ func (r Row) missing(columns []int) int {
 		}
 	}
 	return -1
-}
-
-// appendString appends s as a JSON string: UTF-8 as it is, without HTML escapes; bytes that are not
-// UTF-8 become U+FFFD.
-func appendString(dst []byte, s string) []byte {
-	const hex = "0123456789abcdef"
-	dst = append(dst, '"')
-	start := 0
-	for i := 0; i < len(s); {
-		b := s[i]
-		if b >= 0x20 && b < utf8.RuneSelf && b != '"' && b != '\\' {
-			i++
-			continue
-		}
-		if b >= utf8.RuneSelf {
-			r, n := utf8.DecodeRuneInString(s[i:])
-			if r != utf8.RuneError || n > 1 {
-				i += n
-				continue
-			}
-		}
-		dst = append(dst, s[start:i]...)
-		switch {
-		case b == '"' || b == '\\':
-			dst = append(dst, '\\', b)
-		case b == '\n':
-			dst = append(dst, '\\', 'n')
-		case b == '\r':
-			dst = append(dst, '\\', 'r')
-		case b == '\t':
-			dst = append(dst, '\\', 't')
-		case b < 0x20:
-			dst = append(dst, '\\', 'u', '0', '0', hex[b>>4], hex[b&15])
-		default:
-			dst = append(dst, `\ufffd`...)
-		}
-		i++
-		start = i
-	}
-	dst = append(dst, s[start:]...)
-	return append(dst, '"')
 }

@@ -15,6 +15,25 @@ import (
 type absent struct{}
 type broken struct{}
 
+// number is a value that is spelled the same in text and, but for DECIMAL's quotes, JSON; jsonText is a document;
+// geo is a SRID and WKB.
+type (
+	number   string
+	jsonText string
+	geo      string
+)
+
+func appendQuoted(dst []byte, s string) []byte {
+	dst = append(dst, '"')
+	for i := range len(s) {
+		if s[i] == '"' || s[i] == '\\' {
+			dst = append(dst, '\\')
+		}
+		dst = append(dst, s[i])
+	}
+	return append(dst, '"')
+}
+
 // mem is a row image in memory: values by column index.
 type mem struct {
 	t      *functions.Table
@@ -45,6 +64,18 @@ func (m mem) AppendJSON(dst []byte, i int) ([]byte, error) {
 		return strconv.AppendInt(dst, v, 10), nil
 	case uint64:
 		return strconv.AppendUint(dst, v, 10), nil
+	case number:
+		if m.t.Columns[i].Kind == functions.KindDecimal {
+			dst = append(append(dst, '"'), v...)
+			return append(dst, '"'), nil
+		}
+		return append(dst, v...), nil
+	case jsonText:
+		return appendQuoted(dst, string(v)), nil
+	case geo:
+		dst = append(dst, `{"srid":3857,"wkb":"`...)
+		dst = base64.StdEncoding.AppendEncode(dst, []byte(v[4:]))
+		return append(dst, '"', '}'), nil
 	case string:
 		dst = append(dst, '"')
 		dst = append(dst, v...)
@@ -56,6 +87,24 @@ func (m mem) AppendJSON(dst []byte, i int) ([]byte, error) {
 	default:
 		return fmt.Append(dst, v), nil
 	}
+}
+
+func (m mem) AppendText(dst []byte, i int) ([]byte, error) {
+	switch v := m.values[i].(type) {
+	case nil, absent:
+		return dst, nil
+	case string:
+		return append(dst, v...), nil
+	case []byte:
+		return append(dst, v...), nil
+	case jsonText:
+		return append(dst, v...), nil
+	case number:
+		return append(dst, v...), nil
+	case geo:
+		return append(dst, v...), nil
+	}
+	return m.AppendJSON(dst, i)
 }
 
 func (m mem) AppendRowJSON(dst []byte) ([]byte, error) {

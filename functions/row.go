@@ -11,6 +11,10 @@ type Image interface {
 	Value(i int) (any, error)
 	// AppendJSON appends the JSON form of column i: a value of FORMAT=json's table, or null.
 	AppendJSON(dst []byte, i int) ([]byte, error)
+	// AppendText appends the bare text of column i, nothing for NULL or absent: what SELECT prints, neither
+	// quoted nor escaped. Bytes are themselves, a GEOMETRY is its SRID (4 bytes, little-endian) and WKB,
+	// numbers, BIT and VECTOR are spelled as in AppendJSON.
+	AppendText(dst []byte, i int) ([]byte, error)
 	// AppendRowJSON appends {"name":value,...} of all columns present, in table order.
 	AppendRowJSON(dst []byte) ([]byte, error)
 	// AppendColumnsJSON is AppendRowJSON for the given columns in the given order (keys).

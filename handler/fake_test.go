@@ -43,6 +43,7 @@ func (m *image) AppendJSON(dst []byte, _ int) ([]byte, error) {
 	}
 	return strconv.AppendInt(dst, m.id, 10), nil
 }
+func (m *image) AppendText(dst []byte, i int) ([]byte, error) { return m.AppendJSON(dst, i) }
 func (m *image) AppendRowJSON(dst []byte) ([]byte, error) {
 	dst, err := m.AppendJSON(append(dst, `{"id":`...), 0)
 	return append(dst, '}'), err

@@ -60,7 +60,8 @@ const (
 // Pool turns jobs into batches on a few workers. It implements relay.Handler.
 type Pool struct {
 	opt     Options
-	guarded bool // there are user functions
+	guarded bool                   // there are user functions
+	headers functions.HeaderFormat // opt.Format, if its records have headers
 	queue   chan *task
 	ctx     context.Context // parent of what functions get
 	cancel  context.CancelFunc
@@ -111,6 +112,7 @@ func NewPool(o Options) (*Pool, error) {
 		ended:   make(chan struct{}),
 		workers: map[*worker]struct{}{},
 	}
+	p.headers, _ = o.Format.(functions.HeaderFormat)
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.arenas.New = func() any { return newArena(&p.arenas) }
 	for range o.Workers {

@@ -255,11 +255,17 @@ func (w *worker) builtin(c *functions.Change, info *tableInfo) error {
 	}
 	r := w.newRecord(c)
 	r.Topic, r.Key, r.Value = info.topic, key, a.seal(b)
+	if w.p.headers != nil {
+		if r.Headers, err = w.p.headers.AppendHeaders(nil, c); err != nil {
+			return w.fault(fnDecode, err)
+		}
+	}
+	headers := r.Headers
 	if err := w.partition(c, info, r, nil); err != nil {
 		return err
 	}
 	if c.Op == functions.Delete && key != nil && w.tombstones(info.topic) {
-		w.tombstone()
+		w.tombstone(headers)
 	}
 	return nil
 }
@@ -304,7 +310,7 @@ func (w *worker) custom(c *functions.Change, info *tableInfo) error {
 		}
 		// Only a record with the row's own key says that this key is gone.
 		if len(rowKey) > 0 && string(rowKey) == string(u.Key) && !hasTombstone(records[i+1:], u) {
-			w.tombstone()
+			w.tombstone(nil)
 		}
 	}
 	return nil
@@ -349,10 +355,10 @@ func (w *worker) newRecord(c *functions.Change) *relay.Record {
 }
 
 // tombstone appends one for the record before it.
-func (w *worker) tombstone() {
+func (w *worker) tombstone(headers []functions.Header) {
 	a := w.t.arena
 	r := a.records[len(a.records)-1]
-	r.Value, r.Headers = nil, nil
+	r.Value, r.Headers = nil, headers
 	a.records = append(a.records, r)
 }
 
@@ -416,13 +422,20 @@ func (w *worker) ddl(c *functions.Change) error {
 	if w.p.opt.DDLTopic == "" {
 		return nil
 	}
-	a := w.t.arena
-	b, err := functions.JSON{}.AppendValue(a.open(), c)
+	a, format := w.t.arena, w.p.opt.Format
+	b, has, err := format.AppendKey(a.open(), c)
 	if err != nil {
 		return w.fault(fnDecode, err)
 	}
+	var key []byte
+	if has {
+		key = a.seal(b)
+	}
+	if b, err = format.AppendValue(a.open(), c); err != nil {
+		return w.fault(fnDecode, err)
+	}
 	r := w.newRecord(c)
-	r.Topic, r.Value, r.Partition = w.p.opt.DDLTopic, a.seal(b), 0
+	r.Topic, r.Key, r.Value, r.Partition = w.p.opt.DDLTopic, key, a.seal(b), 0
 	return nil
 }
 

@@ -262,12 +262,18 @@ func (d *Decoder) rowsEvent(typ byte, body []byte, fn func(*functions.Change) er
 func (d *Decoder) emit(op functions.Op, keyChange bool, fn func(*functions.Change) error) error {
 	c := &d.change
 	c.Op, c.KeyChange = op, keyChange
-	c.Before, c.After = functions.Row{}, functions.Row{}
+	c.Before, c.After, c.Moved = functions.Row{}, functions.Row{}, functions.Row{}
 	if op != functions.Create {
 		c.Before = functions.NewRow(c.Table, &d.before)
 	}
 	if op != functions.Delete {
 		c.After = functions.NewRow(c.Table, &d.after)
+	}
+	switch {
+	case keyChange && op == functions.Delete:
+		c.Moved = functions.NewRow(c.Table, &d.after)
+	case keyChange:
+		c.Moved = functions.NewRow(c.Table, &d.before)
 	}
 	d.inFn = true
 	err := fn(c)
@@ -324,7 +330,7 @@ func (d *Decoder) query(body []byte, fn func(*functions.Change) error) error {
 	}
 	c := &d.change
 	c.Op, c.KeyChange, c.Table = functions.DDL, false, nil
-	c.Before, c.After = functions.Row{}, functions.Row{}
+	c.Before, c.After, c.Moved = functions.Row{}, functions.Row{}, functions.Row{}
 	c.Source.Row = d.row
 	c.Database, c.Statement = string(db), queryCharset(body).utf8(text)
 	d.inFn = true

@@ -13,10 +13,11 @@ import (
 )
 
 var (
-	errEnum     = errors.New("a number that no member has")
-	errGeometry = errors.New("a geometry shorter than its SRID")
-	errVector   = errors.New("a vector of a fraction of numbers")
-	errAddress  = errors.New("an address or UUID of a wrong length")
+	errEnum       = errors.New("a number that no member has")
+	errGeometry   = errors.New("a geometry shorter than its SRID")
+	errVector     = errors.New("a vector of a fraction of numbers")
+	errLongBinary = errors.New("a BINARY longer than its column")
+	errAddress    = errors.New("an address or UUID of a wrong length")
 )
 
 // appendJSON appends the JSON form of a value that is there and not NULL. v is its bytes, without the
@@ -101,6 +102,65 @@ func (c *column) appendJSON(dst, v []byte, d *Decoder) ([]byte, error) {
 	return dst, fmt.Errorf("no conversion for column type %d", c.typ)
 }
 
+// appendBare appends the value of functions.Image's AppendText.
+func (c *column) appendBare(dst, v []byte, d *Decoder) ([]byte, error) {
+	var bad int
+	switch c.conv {
+	case convText:
+		if c.cs.kind == charsetUTF8 {
+			dst, bad = appendUTF8(dst, v, asIs)
+		} else {
+			dst, bad = c.cs.append(dst, v, asIs)
+		}
+	case convTextZ, convBinaryZ:
+		b, err := d.uncompress(v)
+		if err != nil {
+			return dst, err
+		}
+		if c.conv == convBinaryZ {
+			return append(dst, b...), nil
+		}
+		dst, bad = c.cs.append(dst, b, asIs)
+	case convEnum:
+		i := leUint(v)
+		if i == 0 {
+			return dst, nil
+		}
+		if i > uint64(len(c.values)) {
+			return dst, errEnum
+		}
+		return append(dst, c.values[i-1]...), nil
+	case convSet:
+		return appendMembers(dst, c.values, leUint(v))
+	case convBinary:
+		missing := c.pad - len(v)
+		if c.typ == typeString && missing < 0 {
+			return dst, errLongBinary
+		}
+		dst = append(dst, v...)
+		for ; c.typ == typeString && missing > 0; missing-- {
+			dst = append(dst, 0)
+		}
+		return dst, nil
+	case convJSON:
+		return appendJSONDoc(dst, v, asIs)
+	case convGeometry:
+		if len(v) > 0 && len(v) < 4 {
+			return dst, errGeometry
+		}
+		return append(dst, v...), nil
+	case convDate, convTime2, convDateTime2, convTimestamp2, convDecimal, convTimeOld, convDateTimeOld, convTimestampOld,
+		convTimeHires, convDateTimeHires, convTimestampHires, convUUID, convInet4, convInet6:
+		return c.appendText(dst, v)
+	default: // numbers
+		return c.appendJSON(dst, v, d)
+	}
+	if bad > 0 {
+		d.invalidText(c)
+	}
+	return dst, nil
+}
+
 // appendText appends what SELECT prints, for the types whose JSON form is that in quotes.
 func (c *column) appendText(dst, v []byte) ([]byte, error) {
 	switch c.conv {
@@ -166,7 +226,7 @@ func (c *column) value(v []byte, d *Decoder) (any, error) {
 		return c.set(leUint(v))
 	case convBinary:
 		if len(v) > c.pad && c.typ == typeString {
-			return nil, errors.New("a BINARY longer than its column")
+			return nil, errLongBinary
 		}
 		b := make([]byte, max(len(v), c.pad))
 		copy(b, v)
@@ -214,9 +274,13 @@ func year(v []byte) int64 {
 	return 1900 + int64(v[0])
 }
 
-// appendSet appends the members of a SET in the order of their definition.
+// appendSet appends the members of a SET, as the content of a JSON string, in the order of their definition.
 func (c *column) appendSet(dst []byte, v uint64) ([]byte, error) {
-	if bits.Len64(v) > len(c.quoted) {
+	return appendMembers(dst, c.quoted, v)
+}
+
+func appendMembers[T string | []byte](dst []byte, members []T, v uint64) ([]byte, error) {
+	if bits.Len64(v) > len(members) {
 		return dst, errEnum
 	}
 	for first := true; v != 0; v &= v - 1 {
@@ -224,23 +288,14 @@ func (c *column) appendSet(dst []byte, v uint64) ([]byte, error) {
 			dst = append(dst, ',')
 		}
 		first = false
-		dst = append(dst, c.quoted[bits.TrailingZeros64(v)]...)
+		dst = append(dst, members[bits.TrailingZeros64(v)]...)
 	}
 	return dst, nil
 }
 
 func (c *column) set(v uint64) (string, error) {
-	if bits.Len64(v) > len(c.values) {
-		return "", errEnum
-	}
-	var s []byte
-	for ; v != 0; v &= v - 1 {
-		if s != nil {
-			s = append(s, ',')
-		}
-		s = append(s, c.values[bits.TrailingZeros64(v)]...)
-	}
-	return string(s), nil
+	s, err := appendMembers(nil, c.values, v)
+	return string(s), err
 }
 
 // appendBase64 appends bytes, of a BINARY(n) with the zero bytes that the log leaves out at its end.
@@ -250,7 +305,7 @@ func (c *column) appendBase64(dst, v []byte) ([]byte, error) {
 		return base64.StdEncoding.AppendEncode(dst, v), nil
 	}
 	if missing < 0 {
-		return dst, errors.New("a BINARY longer than its column")
+		return dst, errLongBinary
 	}
 	// Groups of three bytes become four characters: whole groups first, then the last one filled up.
 	whole := len(v) / 3 * 3

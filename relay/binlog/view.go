@@ -67,6 +67,20 @@ func (v *rowView) AppendJSON(dst []byte, i int) (out []byte, err error) {
 	return v.appendColumn(dst, i)
 }
 
+// AppendText implements functions.Image.
+func (v *rowView) AppendText(dst []byte, i int) (out []byte, err error) {
+	out = dst
+	defer v.guard(i, &err)
+	if !v.Has(i) || v.spans[i].start == spanNull {
+		return dst, nil
+	}
+	if v.isPatched(i) {
+		return v.patchedDoc(dst, i, asIs)
+	}
+	s := v.spans[i]
+	return v.p.cols[i].appendBare(dst, v.body[s.start:s.end], v.d)
+}
+
 // appendColumn appends a column that the image has.
 func (v *rowView) appendColumn(dst []byte, i int) ([]byte, error) {
 	s := v.spans[i]
@@ -86,7 +100,7 @@ func (v *rowView) AppendRowJSON(dst []byte) (out []byte, err error) {
 	out = dst
 	defer v.guardAt(&i, &err)
 	start := len(dst)
-	for i = range v.spans {
+	for i = range v.p.table.Columns { // not the spans: the last columns may be hidden
 		if v.spans[i].start == spanAbsent {
 			continue
 		}
