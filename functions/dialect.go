@@ -302,6 +302,26 @@ scan:
 	return append(dst, d[point:]...)
 }
 
+// javaListTail is javaTail for each number of a list.
+func javaListTail(dst []byte, start int) []byte {
+	mark := len(dst)
+	from := start + len("[")
+	dst = append(dst, '[')
+	for i := from; i < mark; i++ {
+		if dst[i] != ',' && dst[i] != ']' {
+			continue
+		}
+		n := len(dst)
+		dst = append(dst, dst[from:i]...)
+		if i > from {
+			dst = javaTail(dst, n)
+		}
+		dst = append(dst, dst[i])
+		from = i + 1
+	}
+	return replaceTail(dst, start, mark)
+}
+
 // integer reads an integer with a sign; other characters are not expected.
 func integer(b []byte) int64 {
 	var n int64

@@ -126,10 +126,13 @@ func maxwellValue(dst []byte, im Image, c *Column, i int) ([]byte, error) {
 	switch c.Kind {
 	case KindDecimal:
 		return im.AppendText(dst, i)
-	case KindFloat, KindDouble:
+	case KindFloat, KindDouble, KindVector:
 		dst, err := im.AppendText(dst, i)
 		if err != nil {
 			return dst, err
+		}
+		if c.Kind == KindVector {
+			return javaListTail(dst, start), nil
 		}
 		return javaTail(dst, start), nil
 	case KindSet: // members have no commas
