@@ -227,12 +227,16 @@ func (d *Decoder) rowsEvent(typ byte, body []byte, fn func(*functions.Change) er
 				return d.fail(p, err, "")
 			}
 			d.after.before = nil
-			err = d.emit(functions.Create, false, fn)
+			if !p.versioned || d.after.current(true) {
+				err = d.emit(functions.Create, false, fn)
+			}
 		case evDeleteRows, evDeleteRowsV1:
 			if err = r.image(0, d.before.spans); err != nil {
 				return d.fail(p, err, "")
 			}
-			err = d.emit(functions.Delete, false, fn)
+			if !p.versioned || d.before.current(true) {
+				err = d.emit(functions.Delete, false, fn)
+			}
 		default:
 			if err = r.image(0, d.before.spans); err == nil {
 				err = r.image(1, d.after.spans)
@@ -242,11 +246,22 @@ func (d *Decoder) rowsEvent(typ byte, body []byte, fn func(*functions.Change) er
 			}
 			d.after.before = &d.before
 			d.after.patched = r.partialBits
-			if d.keyChanged(p) {
+			was, is := true, true
+			if p.versioned {
+				was = d.before.current(true)
+				is = d.after.current(was)
+			}
+			switch {
+			case !was && !is:
+			case !is:
+				err = d.emit(functions.Delete, false, fn)
+			case !was:
+				err = d.emit(functions.Create, false, fn)
+			case d.keyChanged(p):
 				if err = d.emit(functions.Delete, true, fn); err == nil {
 					err = d.emit(functions.Create, true, fn)
 				}
-			} else {
+			default:
 				err = d.emit(functions.Update, false, fn)
 			}
 		}

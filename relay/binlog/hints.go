@@ -9,10 +9,13 @@ import (
 
 // Hints knows what information_schema says of a column and the binlog does not: MariaDB sends UUID, INET4
 // and INET6 as BINARY, JSON as LONGTEXT, VECTOR as VARBINARY, and its old temporal types without their
-// fraction. Hints only say more about a column; names, order and number come from the table map alone.
+// fraction; it does not mark the columns of system versioning. Hints only say more about a column; names,
+// order and number come from the table map alone.
 type Hints interface {
 	// Declared returns the declared type of a column as information_schema spells it ("uuid",
-	// "inet6", "json", "vector(3)", "time(3)"), "" where it does not know.
+	// "inet6", "json", "vector(3)", "time(3)"), "" where it does not know. Behind it stands " row start" or
+	// " row end" for the two columns of a system-versioned table, and then " hidden" where the table has them
+	// without declaring them.
 	Declared(db, table, column string) string
 }
 
@@ -43,7 +46,7 @@ func (p *plan) wantsHints() bool {
 			return true
 		}
 	}
-	return false
+	return p.mayBeVersioned()
 }
 
 func (c *column) hintable() bool {
@@ -61,22 +64,27 @@ func (c *column) hintable() bool {
 // hintsEvent returns the body of the hints event that belongs behind p's table map; empty: none is needed.
 func (p *plan) hintsEvent(h Hints) []byte {
 	var body []byte
+	versioned := p.mayBeVersioned()
 	for i := range p.cols {
 		c := &p.cols[i]
-		if !c.hintable() {
+		period := versioned && p.mayBePeriod(i)
+		if !period && !c.hintable() {
 			continue
 		}
-		hint, n, ok := c.hintOf(h.Declared(p.db, p.name, p.table.Columns[i].Name))
-		if ok {
+		declared := strings.ToLower(h.Declared(p.db, p.name, p.table.Columns[i].Name))
+		if hint, n, ok := c.hintOf(declared); ok {
+			body = append(body, byte(i), byte(i>>8), hint, n)
+		}
+		if hint, n := periodHint(declared); period && hint != 0 {
 			body = append(body, byte(i), byte(i>>8), hint, n)
 		}
 	}
 	return body
 }
 
-// hintOf translates a declared type, if it fits what the table map says.
+// hintOf translates a declared type, in lower case, if it fits what the table map says.
 func (c *column) hintOf(declared string) (hint, number byte, ok bool) {
-	declared, _, _ = strings.Cut(strings.ToLower(declared), " ") // "time(3) /* mariadb-5.3 */"
+	declared, _, _ = strings.Cut(declared, " ") // "time(3) /* mariadb-5.3 */"
 	name, rest, _ := strings.Cut(declared, "(")
 	switch c.conv {
 	case convBinary:
@@ -109,13 +117,24 @@ func (c *column) hintOf(declared string) (hint, number byte, ok bool) {
 
 // applyHints makes columns what their hints say. A hint that does not fit the column is not believed.
 func (p *plan) applyHints(body []byte) {
+	start, end, hidden := -1, -1, false
 	for ; len(body) >= hintEntry; body = body[hintEntry:] {
 		i := int(body[0]) | int(body[1])<<8
-		if i >= len(p.cols) || !p.cols[i].hintable() {
+		hint, n := body[2], body[3]
+		switch {
+		case i >= len(p.cols):
+			continue
+		case hint == hintRowStart:
+			start = i
+			continue
+		case hint == hintRowEnd:
+			end, hidden = i, n == 1
+			continue
+		case !p.cols[i].hintable():
 			continue
 		}
 		c, fc := &p.cols[i], &p.table.Columns[i]
-		switch hint, n := body[2], body[3]; {
+		switch {
 		case hint == hintUUID && c.pad == uuidBytes:
 			c.conv, fc.Kind = convUUID, functions.KindUUID
 		case hint == hintInet4 && c.pad == inet4Bytes:
@@ -131,6 +150,7 @@ func (p *plan) applyHints(body []byte) {
 			fc.Length = int(n)
 		}
 	}
+	p.version(start, end, hidden)
 }
 
 // hires gives an old temporal column of MariaDB its fraction. Sizes by digits: time 3 4 4 5 5 5 6,

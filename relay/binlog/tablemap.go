@@ -18,16 +18,18 @@ type plan struct {
 	db, name string
 	mariadb  bool
 	table    *functions.Table
-	cols     []column
-	raw      []byte // what the plan was compiled from, see planCache
-	nJSON    int    // columns of MySQL's JSON type: each has a bit in partial updates
+	cols     []column // as in row images; table.Columns is shorter where the last ones are hidden
+	raw      []byte   // what the plan was compiled from, see planCache
+	nJSON    int      // columns of MySQL's JSON type: each has a bit in partial updates
 
 	// uncountable says why rows of this table cannot even be walked (a column type whose size is unknown).
 	uncountable error
 	// unreadable says why rows can be walked but not turned into values; hint is the way out.
 	unreadable error
 	hint       string
-	untold     int // a column of an old temporal type that no hint says the fraction of, -1 for none
+	versioned  bool // MariaDB's system versioning, see versioned.go
+	rowEnd     int  // its ROW END column
+	untold     int  // a column of an old temporal type that no hint says the fraction of, -1 for none
 }
 
 // column is one column of a plan.
