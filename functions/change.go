@@ -106,7 +106,7 @@ type Column struct {
 	Type     byte // type code of the binlog after unpacking, e.g. 3 for INT (mysql: enum_field_types)
 	Unsigned bool
 	Nullable bool
-	Length   int      // declared bytes of (VAR)CHAR/(VAR)BINARY, bits of BIT, precision of DECIMAL, fraction digits of temporal types; 0 where it has none
+	Length   int      // declared bytes of (VAR)CHAR/(VAR)BINARY, the most bytes that a TEXT or BLOB takes, bits of BIT, precision of DECIMAL, fraction digits of temporal types; 0 where it has none
 	Scale    int      // DECIMAL only
 	Charset  string   // of String, Enum and Set columns, e.g. "utf8mb4"; "" otherwise
 	Values   []string // members of Enum and Set, UTF-8

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math"
+	"strconv"
 	"unicode"
 	"unicode/utf8"
 )
@@ -68,6 +69,15 @@ func appendKey(dst []byte, t *Table, row, rest Row, prefix string, value valueFu
 // appendObject appends the columns that row has, in table order, as an object. Columns that only rest has,
 // because they did not change, follow: the object is as much of the row as is known.
 func appendObject(dst []byte, row, rest Row, value valueFunc) ([]byte, error) {
+	return appendColumns(dst, row, rest, value, appendField)
+}
+
+// appendTypes is appendObject for what is said of columns and not of values: value is asked about NULL too.
+func appendTypes(dst []byte, row, rest Row, value valueFunc) ([]byte, error) {
+	return appendColumns(dst, row, rest, value, appendType)
+}
+
+func appendColumns(dst []byte, row, rest Row, value valueFunc, field fieldFunc) ([]byte, error) {
 	t := row.table
 	if row.image == nil {
 		return dst, errNoImage
@@ -79,7 +89,7 @@ func appendObject(dst []byte, row, rest Row, value valueFunc) ([]byte, error) {
 			continue
 		}
 		dst = appendName(append(dst, ','), t.Columns[i].Name)
-		if dst, err = appendField(dst, row.image, &t.Columns[i], i, value); err != nil {
+		if dst, err = field(dst, row.image, &t.Columns[i], i, value); err != nil {
 			return dst, err
 		}
 	}
@@ -89,7 +99,7 @@ func appendObject(dst []byte, row, rest Row, value valueFunc) ([]byte, error) {
 				continue
 			}
 			dst = appendName(append(dst, ','), t.Columns[i].Name)
-			if dst, err = appendField(dst, rest.image, &t.Columns[i], i, value); err != nil {
+			if dst, err = field(dst, rest.image, &t.Columns[i], i, value); err != nil {
 				return dst, err
 			}
 		}
@@ -135,6 +145,12 @@ func closeObject(dst []byte, start int) []byte {
 	}
 	dst[start] = '{'
 	return append(dst, '}')
+}
+
+type fieldFunc func(dst []byte, im Image, c *Column, i int, value valueFunc) ([]byte, error)
+
+func appendType(dst []byte, im Image, c *Column, i int, value valueFunc) ([]byte, error) {
+	return value(dst, im, c, i)
 }
 
 func appendField(dst []byte, im Image, c *Column, i int, value valueFunc) ([]byte, error) {
@@ -339,5 +355,9 @@ func integer(b []byte) int64 {
 	}
 	return n
 }
+
+func appendInt(dst []byte, n int64) []byte { return strconv.AppendInt(dst, n, 10) }
+
+func appendUint(dst []byte, n uint64) []byte { return strconv.AppendUint(dst, n, 10) }
 
 var errNoImage = errors.New("the change has no row image")

@@ -27,6 +27,8 @@ func FormatNamed(name string) (f Format, ok bool) {
 	switch name {
 	case "json":
 		return JSON{}, true
+	case "canal":
+		return Canal{}, true
 	case "debezium":
 		return Debezium{}, true
 	case "maxwell":

@@ -177,5 +177,3 @@ func maxwellValue(dst []byte, im Image, c *Column, i int) ([]byte, error) {
 
 // typeJSON is the type code of MySQL's JSON; MariaDB's is a LONGTEXT.
 const typeJSON = 245
-
-func appendInt(dst []byte, n int64) []byte { return strconv.AppendInt(dst, n, 10) }

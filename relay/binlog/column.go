@@ -142,6 +142,11 @@ func (c *column) layout(fc *functions.Column, typ byte, meta *cursor) error {
 		}
 		return nil
 	}
+	sized := func(v conv) error { // TINYTEXT to LONGBLOB
+		err := blob(v, functions.KindString)
+		fc.Length = int(int64(1)<<(8*min(c.prefix, 4)) - 1)
+		return err
+	}
 	switch typ {
 	case typeTiny:
 		return integer(convTiny, 1)
@@ -201,9 +206,9 @@ func (c *column) layout(fc *functions.Column, typ byte, meta *cursor) error {
 		return nil
 	case typeBlob, typeTinyBlob, typeMediumBlob, typeLongBlob:
 		c.typ, fc.Type = typeBlob, typeBlob
-		return blob(convText, functions.KindString)
+		return sized(convText)
 	case typeBlobZ:
-		return blob(convTextZ, functions.KindString)
+		return sized(convTextZ)
 	case typeJSON:
 		c.isJSON = true
 		return blob(convJSON, functions.KindJSON)
