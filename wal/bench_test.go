@@ -79,7 +79,9 @@ func benchAppend(b *testing.B, size int, o Options) {
 	cpu := cpuTime()
 	b.ResetTimer()
 	for i := range b.N {
-		mustAppend(b, l, data[i%len(data)], pos, false)
+		if _, err := l.Append(ctx, data[i%len(data)], pos, false); err != nil {
+			b.Fatal(err)
+		}
 	}
 	mustSync(b, l)
 	b.StopTimer()

@@ -27,9 +27,9 @@
 // SegmentBytes a new one takes over, the old one is closed and sealed. Trim renames and removes whole
 // segments: nothing is ever deleted inside Badger, so there are no tombstones, compactions or value log GC.
 //
-// Three goroutines at most live in an open Log: the committer (commit.go), the only writer of chunks; the
-// keeper (keeper.go), which makes segments ahead of need, seals old ones and removes trimmed ones; and, for
-// the time of a Close, nobody else. Badger adds about ten per open segment.
+// Two goroutines live in an open Log: the committer (commit.go), the only writer of chunks, and the keeper
+// (keeper.go), which makes segments ahead of need, seals old ones and removes trimmed ones. Both end in Close.
+// Badger adds about ten for each of the three or four segments that are open at a time.
 //
 // Lock order: Log.readMu → segment.mu → Log.mu → ring.mu. No lock is held during a commit.
 //

@@ -1,8 +1,11 @@
 package wal
 
 import (
+	"fmt"
 	"sort"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // ring keeps the newest chunks, uncompressed, so that readers at the live tail never touch a file. It is
@@ -26,8 +29,29 @@ type ringChunk struct {
 // ringChunks bounds the bookkeeping when chunks are tiny: some seconds of single-entry commits.
 const ringChunks = 4096
 
-func newRing(size int) *ring {
-	return &ring{buf: make([]byte, size), chunks: make([]ringChunk, 0, 256)}
+// newRing maps the memory rather than taking it from the heap: what lives there for ever makes the garbage
+// collector let the heap grow by as much again.
+func newRing(size int) (*ring, error) {
+	r := &ring{chunks: make([]ringChunk, 0, 256)}
+	if size == 0 {
+		return r, nil
+	}
+	buf, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return nil, fmt.Errorf("wal: map %d bytes for the newest entries: %w", size, err)
+	}
+	r.buf = buf
+	return r, nil
+}
+
+// close gives the memory back; the ring is empty then.
+func (r *ring) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.buf != nil {
+		unix.Munmap(r.buf)
+	}
+	r.buf, r.chunks, r.old, r.at = nil, nil, 0, 0
 }
 
 // put copies c in and drops the oldest chunks that are in its way.

@@ -127,6 +127,9 @@ func (s *summary) unmarshal(b []byte) error {
 	u := func(i int) uint64 { return le.Uint64(b[16+8*i:]) }
 	*s = summary{firstNum: u(0), first: u(2), head: flags&1 != 0, keyID: u(7),
 		last: chunk{number: u(1), first: u(3), count: uint32(u(4)), tail: flags&2 != 0, visible: u(5), micros: u(6)}}
+	if s.firstNum == 0 || s.first == 0 || s.last.number < s.firstNum || s.last.first < s.first {
+		return errSealed
+	}
 	posLen, voids, files := int(le.Uint32(b[80:])), int(le.Uint32(b[84:])), int(le.Uint32(b[88:]))
 	b = b[fixed:]
 	if posLen+16*voids > len(b) {

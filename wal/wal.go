@@ -145,12 +145,17 @@ func open(dir string, o Options, readOnly bool) (_ *Log, err error) {
 		return nil, err
 	}
 	if readOnly {
-		l.ring = newRing(0)
+		o.RingBytes = 0
+	}
+	if l.ring, err = newRing(o.RingBytes); err != nil {
+		return nil, err
+	}
+	if readOnly {
 		return l, nil
 	}
-	l.ring = newRing(o.RingBytes)
 	l.makeReserve()
 	if err := l.firstSpare(); err != nil {
+		l.ring.close()
 		return nil, err
 	}
 	l.committer.Go(l.commitLoop)
@@ -416,7 +421,7 @@ func (l *Log) Stats() Stats {
 	defer l.mu.Unlock()
 	var dropped uint64
 	if len(l.segs) > 0 {
-		dropped = max(l.segs[0].sum.begins(), 1) - 1 // a segment without an entry begins at 0
+		dropped = l.segs[0].sum.begins() - 1
 	}
 	return Stats{First: l.first(), Last: l.readLimit, Durable: l.durable, Trimmed: l.trimmed, Dropped: dropped,
 		Bytes: l.bytes(func(*segment) bool { return true }), Free: f, Segments: len(l.segs), Commits: l.commits, Full: l.full, Err: l.err}
@@ -457,6 +462,7 @@ func (l *Log) shut() error {
 	l.synced.open()
 	l.readable.open()
 	l.mu.Unlock()
+	l.ring.close()
 	l.readMu.Lock()
 	defer l.readMu.Unlock()
 	var err error
