@@ -53,6 +53,7 @@ type Source struct {
 	ServerID uint32
 	Time     time.Time // commit time, UTC: microseconds where the server writes them, else seconds
 	Seq      uint64    // log entry that holds the change
+	Index    int       // ordinal of the change in that entry, from 0
 	MariaDB  bool      // flavour of the server
 }
 

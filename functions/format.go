@@ -31,6 +31,8 @@ func FormatNamed(name string) (f Format, ok bool) {
 		return Canal{}, true
 	case "debezium":
 		return Debezium{}, true
+	case "drs-json":
+		return DRS{}, true
 	case "maxwell":
 		return Maxwell{}, true
 	}

@@ -44,6 +44,7 @@ type Decoder struct {
 	part          uint64   // counts parts: an entry of tables is valid in the part that mapped it
 	header        partHeader
 	row           int  // ordinal of the next row
+	index         int  // ordinal of the next change in the part
 	inFn          bool // user code runs: its panics are not ours to catch
 	zip           inflater
 }
@@ -71,7 +72,7 @@ func (d *Decoder) Decode(seq uint64, data []byte, fn func(*functions.Change) err
 			err = d.fail(nil, fmt.Errorf("mistake in the decoder: %v", r), "please report it; the log entry holds the event")
 		}
 	}()
-	d.header, d.row = partHeader{}, -1
+	d.header, d.row, d.index = partHeader{}, -1, 0
 	h, file, gtid, events, err := parsePart(data)
 	if err != nil {
 		return d.fail(nil, err, `see "relay wal verify"`)
@@ -290,6 +291,8 @@ func (d *Decoder) emit(op functions.Op, keyChange bool, fn func(*functions.Chang
 	case keyChange:
 		c.Moved = functions.NewRow(c.Table, &d.before)
 	}
+	c.Source.Index = d.index
+	d.index++
 	d.inFn = true
 	err := fn(c)
 	d.inFn = false
@@ -348,6 +351,8 @@ func (d *Decoder) query(body []byte, fn func(*functions.Change) error) error {
 	c.Before, c.After, c.Moved = functions.Row{}, functions.Row{}, functions.Row{}
 	c.Source.Row = d.row
 	c.Database, c.Statement = string(db), queryCharset(body).utf8(text)
+	c.Source.Index = d.index
+	d.index++
 	d.inFn = true
 	err = fn(c)
 	d.inFn = false
