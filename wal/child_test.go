@@ -165,7 +165,7 @@ func childAppend(dir string, seed uint64, o Options) error {
 	ctx := context.Background()
 	var buf []byte
 	prev := l.Last()
-	for range 500 + r.IntN(5000) {
+	for range 20 + r.IntN(3000) { // some live to close the log, and are killed in that
 		parts := 1
 		if r.IntN(4) == 0 {
 			parts = 2 + r.IntN(4)

@@ -16,7 +16,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 )
@@ -333,12 +332,7 @@ func TestPositionAloneBecomesDurable(t *testing.T) {
 		t.Fatalf("a position alone made entry %d", seq)
 	}
 	// Nobody calls Sync: it must go to disk by itself.
-	for deadline := time.Now().Add(30 * time.Second); l.Stats().Commits == 0; {
-		if time.Now().After(deadline) {
-			t.Fatal("the position was never committed")
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	eventually(t, "a commit", func() bool { return l.Stats().Commits > 0 })
 	l2 := mustOpen(t, crash(t, l), tiny())
 	if string(l2.Position()) != "start" || l2.Last() != 0 {
 		t.Fatalf("position %q, last %d", l2.Position(), l2.Last())
