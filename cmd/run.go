@@ -98,7 +98,7 @@ func open(c *Config, set functions.Set, logger *slog.Logger) (_ *app, err error)
 	a.pool, err = handler.NewPool(handler.Options{
 		Decoder: func() relay.Decoder { return decoders.New() },
 		Set:     set, Format: format, Topic: topic, PartitionBy: handler.PartitionBy(c.PartitionBy),
-		Partitions: a.sink.Partitions, Tombstones: c.tombstones,
+		Partitions: a.sink.Partitions, Tombstones: c.tombstones(a.sink),
 		DDLTopic: c.DDLTopic, DeadLetterTopic: c.DeadLetterTopic,
 		Timeout: time.Duration(c.FunctionLimit), Logger: logger, Metrics: metrics,
 		OnFatal: func(err error) { a.hung <- err },
@@ -291,6 +291,13 @@ func newSink(c *Config, logger *slog.Logger, deadLetter func(*relay.Record, erro
 	})
 }
 
-// tombstones says for which topics a delete is followed by one. Which topics are compacted is not asked yet, so
-// auto gives none.
-func (c *Config) tombstones(string) bool { return c.Tombstones == "on" }
+// tombstones says for which topics a delete is followed by one; nil: for none.
+func (c *Config) tombstones(sink *kafka.Sink) func(context.Context, string) (bool, error) {
+	switch c.Tombstones {
+	case "on":
+		return func(context.Context, string) (bool, error) { return true, nil }
+	case "off":
+		return nil
+	}
+	return sink.Compacted
+}

@@ -34,7 +34,7 @@ type Options struct {
 
 	// Tombstones reports whether a delete in this topic is followed by a record with the same key and
 	// a null value. nil: never. It must be cheap and safe for concurrent use.
-	Tombstones func(topic string) bool
+	Tombstones func(ctx context.Context, topic string) (bool, error)
 	// Partitions is the partition count of a topic (relay.Sink's); required with Set.Partition.
 	Partitions func(ctx context.Context, topic string) (int, error)
 

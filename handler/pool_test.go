@@ -15,7 +15,7 @@ import (
 )
 
 func TestStockPath(t *testing.T) {
-	on := func(string) bool { return true }
+	on := func(context.Context, string) (bool, error) { return true, nil }
 	for name, tc := range map[string]struct {
 		o       Options
 		entries []string
@@ -92,7 +92,7 @@ func TestFunctionsShapeRecords(t *testing.T) {
 			return []*functions.Record{rec(functions.Record{Key: key, Value: []byte("v")})}, nil
 		},
 	}
-	p := newPool(t, Options{Set: set, Tombstones: func(string) bool { return true }})
+	p := newPool(t, Options{Set: set, Tombstones: func(context.Context, string) (bool, error) { return true, nil }})
 	j := run(p, job("c 1\nc 2\nd 3\nd 4\nd 5\nd 6", "ddl X"))
 	wantRecords(t, j,
 		`1.2 shop.item/-1 nil no key by shop.item`, `1.2 other/-1 k v by k`, // a key that is not the row's: no tombstone
@@ -112,7 +112,7 @@ func TestPartitionFunction(t *testing.T) {
 		id, err := c.Row().Int("id")
 		return int(id) % n, err
 	}}
-	j := run(newPool(t, Options{Set: set, Tombstones: func(string) bool { return true }}), job("c 14\nd 15"))
+	j := run(newPool(t, Options{Set: set, Tombstones: func(context.Context, string) (bool, error) { return true, nil }}), job("c 14\nd 15"))
 	wantRecords(t, j, `1.0 shop.item/2 {"id":14} c`, `1.1 shop.item/3 {"id":15} d`, `1.1 shop.item/3 {"id":15} nil`)
 	for _, r := range j.Out.Records {
 		if r.Of != 12 {
@@ -270,7 +270,7 @@ func TestStockPathAllocatesNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector makes sync.Pool forget")
 	}
-	p := newPool(t, Options{Workers: 1, Tombstones: func(string) bool { return true }})
+	p := newPool(t, Options{Workers: 1, Tombstones: func(context.Context, string) (bool, error) { return true, nil }})
 	j := job(strings.Repeat("c 7\nu 7\nd 7\nn 7\n", 250))
 	for range 10 {
 		run(p, j).Out.Release()

@@ -264,10 +264,14 @@ func (w *worker) builtin(c *functions.Change, info *tableInfo) error {
 	if err := w.partition(c, info, r, nil); err != nil {
 		return err
 	}
-	if c.Op == functions.Delete && key != nil && w.tombstones(info.topic) {
+	if c.Op != functions.Delete || key == nil {
+		return nil
+	}
+	wanted, err := w.tombstones(info.topic)
+	if wanted {
 		w.tombstone(headers)
 	}
-	return nil
+	return err
 }
 
 // custom makes the records that the user's Serialize returns.
@@ -295,7 +299,12 @@ func (w *worker) custom(c *functions.Change, info *tableInfo) error {
 		if err := w.partition(c, info, r, u); err != nil {
 			return err
 		}
-		if c.Op != functions.Delete || u.Key == nil || u.Value == nil || !w.tombstones(r.Topic) {
+		if c.Op != functions.Delete || u.Key == nil || u.Value == nil {
+			continue
+		}
+		if wanted, err := w.tombstones(r.Topic); err != nil {
+			return err
+		} else if !wanted {
 			continue
 		}
 		if rowKey == nil {
@@ -362,8 +371,24 @@ func (w *worker) tombstone(headers []functions.Header) {
 	a.records = append(a.records, r)
 }
 
-func (w *worker) tombstones(topic string) bool {
-	return w.p.opt.Tombstones != nil && w.p.opt.Tombstones(topic)
+// tombstones reports whether deletes in topic are followed by one.
+func (w *worker) tombstones(topic string) (bool, error) {
+	if w.p.opt.Tombstones == nil {
+		return false, nil
+	}
+	wanted, err := w.p.opt.Tombstones(w.waitContext(), topic)
+	if err != nil {
+		return false, w.fault(fnKafka, fmt.Errorf("cleanup.policy of topic %s: %w", topic, err))
+	}
+	return wanted, nil
+}
+
+// waitContext bounds what may wait for Kafka.
+func (w *worker) waitContext() context.Context {
+	if ctx := w.t.job.Ctx; ctx != nil {
+		return ctx
+	}
+	return w.p.ctx
 }
 
 // partition places r: by the user's record u, the user's function, or the rule.
@@ -394,11 +419,7 @@ func (w *worker) partition(c *functions.Change, info *tableInfo, r *relay.Record
 
 // ask lets the user's Partition place r.
 func (w *worker) ask(c *functions.Change, r *relay.Record, u *functions.Record) error {
-	ctx := w.t.job.Ctx
-	if ctx == nil {
-		ctx = w.p.ctx
-	}
-	n, err := w.p.opt.Partitions(ctx, r.Topic)
+	n, err := w.p.opt.Partitions(w.waitContext(), r.Topic)
 	if err != nil {
 		return w.fault(fnKafka, fmt.Errorf("partition count of topic %s: %w", r.Topic, err))
 	}

@@ -77,6 +77,7 @@ type Sink struct {
 	said         string     // the wait that was logged last
 	worn         bool       // see barrier
 	topicMu      sync.Mutex // one look-up of a topic at a time
+	policies     policies
 
 	acked     atomic.Uint64
 	records   atomic.Uint64

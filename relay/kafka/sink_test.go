@@ -225,3 +225,17 @@ func TestRecordIsAsGiven(t *testing.T) {
 		}
 	}
 }
+
+func TestCompactedAsksTheTopic(t *testing.T) {
+	brokers := cluster(t).ListenAddrs()
+	makeTopic(t, brokers, "compacted", 1, "cleanup.policy", "compact,delete")
+	makeTopic(t, brokers, "plain", 1)
+	s, _ := start(t, testConfig(t, brokers))
+	for topic, want := range map[string]bool{"compacted": true, "plain": false, "made": false} {
+		for range 2 { // asked, then remembered
+			if got, err := s.Compacted(ctxFor(t), topic); err != nil || got != want {
+				t.Errorf("Compacted(%s) = %v, %v; want %v", topic, got, err, want)
+			}
+		}
+	}
+}
