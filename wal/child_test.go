@@ -165,7 +165,11 @@ func childAppend(dir string, seed uint64, o Options) error {
 	ctx := context.Background()
 	var buf []byte
 	prev := l.Last()
-	for range 20 + r.IntN(3000) { // some live to close the log, and are killed in that
+	txns := 20 + r.IntN(3000)
+	if r.IntN(4) == 0 {
+		txns = 1 + r.IntN(30) // to be killed while it closes and seals
+	}
+	for range txns {
 		parts := 1
 		if r.IntN(4) == 0 {
 			parts = 2 + r.IntN(4)
