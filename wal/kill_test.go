@@ -18,7 +18,8 @@ var kills = flag.Int("wal.kills", 210, "SIGKILLs of TestKill")
 func child(t testing.TB, job, dir string, seed uint64, env ...string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "WAL_TEST_CHILD="+job, "WAL_TEST_DIR="+dir, fmt.Sprint("WAL_TEST_SEED=", seed))
+	cmd.Env = append(os.Environ(), "WAL_TEST_CHILD="+job, "WAL_TEST_DIR="+dir, fmt.Sprint("WAL_TEST_SEED=", seed),
+		"GORACE=atexit_sleep_ms=0") // or a child that is through waits a second to be killed
 	cmd.Env = append(cmd.Env, env...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
