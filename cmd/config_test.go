@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"binrelay/functions"
 )
 
 // least is the smallest environment without a mistake.
@@ -275,4 +277,23 @@ func write(t *testing.T, content string) string {
 		t.Fatal(err)
 	}
 	return file
+}
+
+// Every format that FORMAT may name is there.
+func TestFormats(t *testing.T) {
+	for _, f := range variables() {
+		if variable(f) != "FORMAT" {
+			continue
+		}
+		for _, name := range strings.Fields(f.Tag.Get("oneof")) {
+			if m := mistakesOf(t, with("FORMAT", name)); len(m) > 0 {
+				t.Errorf("FORMAT=%s: %v", name, m)
+			}
+			if _, ok := functions.FormatNamed(name); !ok {
+				t.Errorf("FORMAT=%s: no such format", name)
+			}
+		}
+		return
+	}
+	t.Error("no FORMAT")
 }

@@ -37,9 +37,6 @@ func (c *Config) validateChoices(m *Mistakes) {
 		}
 		m.add(variable(f), "%q: want %s", v.String(), orList(oneof))
 	}
-	if _, ok := functions.FormatNamed(c.Format); !ok {
-		m.add("FORMAT", "%s is not in this version", c.Format)
-	}
 }
 
 func (c *Config) validateMySQL(set func(string) bool, m *Mistakes) {

@@ -33,6 +33,8 @@ func FormatNamed(name string) (f Format, ok bool) {
 		return Debezium{}, true
 	case "drs-json":
 		return DRS{}, true
+	case "drs-json-c":
+		return DRS{C: true}, true
 	case "maxwell":
 		return Maxwell{}, true
 	}

@@ -552,3 +552,42 @@ func TestCompatDRS(t *testing.T) {
 		})
 	}
 }
+
+// TestFormatsAllocateNothing: a format costs nothing on the heap that decoding alone does not.
+func TestFormatsAllocateNothing(t *testing.T) {
+	for _, flavor := range serverKinds {
+		parts := partsOf(t, filepath.Join("testdata", flavor+".binlog"), goldenHints)
+		d := NewDecoders(nil).New()
+		buf := make([]byte, 0, 1<<20)
+		allocs := func(f functions.Format) float64 {
+			fn := func(c *functions.Change) error {
+				// Partial JSON updates are put together anew each time that their column is asked for.
+				if c.Op == functions.DDL || strings.Contains(c.Table.Name, "json") {
+					return nil
+				}
+				b, _, err := f.AppendKey(buf[:0], c)
+				if err == nil {
+					_, err = f.AppendValue(b, c)
+				}
+				return err
+			}
+			return testing.AllocsPerRun(3, func() {
+				for i, p := range parts {
+					if err := d.Decode(uint64(i), p, fn); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+		}
+		base := allocs(functions.JSON{})
+		for _, name := range []string{"debezium", "maxwell", "canal", "drs-json", "drs-json-c"} {
+			f, ok := functions.FormatNamed(name)
+			if !ok {
+				t.Fatal(name)
+			}
+			if n := allocs(f); n > base+1 { // a pool may be emptied under way
+				t.Errorf("%s %s: %v allocations, json has %v", flavor, name, n, base)
+			}
+		}
+	}
+}
