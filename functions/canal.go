@@ -43,7 +43,7 @@ import "slices"
 //	VECTOR, UUID, INET4, INET6 12                   as SELECT prints it
 //
 // A changed primary key is a DELETE and an INSERT. A DDL statement has isDdl true, its text in sql, the first table
-// that it names in table, CREATE, ALTER, ERASE, RENAME, TRUNCATE, CINDEX, DINDEX or QUERY in type, and null in data,
+// that it names (of a RENAME the new name) in table, CREATE, ALTER, ERASE, RENAME, TRUNCATE, CINDEX, DINDEX or QUERY in type, and null in data,
 // mysqlType, old, pkNames and sqlType; it has no key.
 type Canal struct{}
 
@@ -107,9 +107,10 @@ func appendCanalDDL(dst []byte, c *Change) []byte {
 		case "drop":
 			kind = "ERASE"
 		}
+		if s.renamed != "" {
+			kind, table = "RENAME", s.renamed
+		}
 		switch s.alters {
-		case "rename to", "rename as", "rename =":
-			kind = "RENAME"
 		case "drop index", "drop key":
 			kind = "DINDEX"
 		case "add index", "add key", "add unique", "add fulltext", "add spatial":

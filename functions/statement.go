@@ -9,6 +9,7 @@ type statement struct {
 	object   string // table, database, index, view, …
 	database string // of the name, "" without
 	name     string // the first name behind the object
+	renamed  string // RENAME TABLE, ALTER TABLE RENAME TO: the new name
 	alters   string // ALTER TABLE: the first two words behind the name, e.g. "rename to"
 	indexOf  string // CREATE or DROP INDEX: the table
 }
@@ -59,8 +60,16 @@ func parseStatement(text string) statement {
 		s.database, s.name = s.name, unquote(l.next())
 	}
 	switch {
+	case s.verb == "rename" && s.object == "table":
+		if strings.EqualFold(l.next(), "to") {
+			s.renamed = l.lastName()
+		}
 	case s.verb == "alter" && s.object == "table":
 		s.alters = strings.ToLower(l.next() + " " + l.next())
+		switch s.alters {
+		case "rename to", "rename as", "rename =":
+			s.renamed = l.lastName()
+		}
 	case s.object == "index":
 		for word := l.next(); word != ""; word = l.next() {
 			if strings.EqualFold(word, "on") {
@@ -74,6 +83,16 @@ func parseStatement(text string) statement {
 		}
 	}
 	return s
+}
+
+// lastName reads a name, and gives what stands behind its dot if it has one.
+func (l *lexer) lastName() string {
+	name := unquote(l.next())
+	if l.peek() == '.' {
+		l.next()
+		name = unquote(l.next())
+	}
+	return name
 }
 
 // lexer cuts SQL into words, quoted names and single characters, without comments and blanks.
