@@ -205,3 +205,18 @@ func TestFormatsFailRatherThanGuess(t *testing.T) {
 		}
 	}
 }
+
+func BenchmarkFormats(b *testing.B) {
+	for name, f := range formats {
+		b.Run(name, func(b *testing.B) {
+			c := update()
+			var buf []byte
+			b.ReportAllocs()
+			for b.Loop() {
+				buf, _, _ = f.AppendKey(buf[:0], c)
+				buf, _ = f.AppendValue(buf, c)
+			}
+			b.SetBytes(int64(len(buf)))
+		})
+	}
+}
