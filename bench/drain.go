@@ -195,7 +195,7 @@ func (s *suite) drainBacklog(ctx context.Context, program, dir string, to broker
 	var rows, perCPU, warmRows, warmPerCPU, memory, floor []float64
 	for range s.runs {
 		topic := fmt.Sprintf("drain-%d", topicNumber.Add(1))
-		if _, err := adm.CreateTopic(ctx, drainPartitions, 1, nil, topic); err != nil {
+		if err := makeTopic(ctx, adm, topic, drainPartitions); err != nil {
 			return err
 		}
 		d, err := drainOnce(ctx, program, filepath.Join(dir, topic), to, adm, topic, b)
@@ -285,7 +285,7 @@ func produceSame(ctx context.Context, to broker, adm *kadm.Client, from string) 
 		return 0, err
 	}
 	topic := from + "-floor"
-	if _, err := adm.CreateTopic(ctx, drainPartitions, 1, nil, topic); err != nil {
+	if err := makeTopic(ctx, adm, topic, drainPartitions); err != nil {
 		return 0, err
 	}
 	defer adm.DeleteTopics(context.WithoutCancel(ctx), topic)

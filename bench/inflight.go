@@ -127,7 +127,7 @@ func (set settings) measure(ctx context.Context, d time.Duration, produce func(c
 	defer cl.Close()
 	adm := kadm.NewClient(cl)
 	topic := fmt.Sprintf("inflight-%d", topicNumber.Add(1))
-	if _, err := adm.CreateTopic(ctx, benchPartitions, 1, nil, topic); err != nil {
+	if err := makeTopic(ctx, adm, topic, benchPartitions); err != nil {
 		return 0, err
 	}
 	defer adm.DeleteTopics(context.WithoutCancel(ctx), topic)
@@ -137,6 +137,22 @@ func (set settings) measure(ctx context.Context, d time.Duration, produce func(c
 	}
 	n, err := arrived(ctx, adm, topic)
 	return float64(n) / took.Seconds(), err
+}
+
+// makeTopic makes a topic and waits until its partitions answer: a broker says "unknown" for up to some seconds more.
+func makeTopic(ctx context.Context, adm *kadm.Client, topic string, partitions int32) error {
+	if _, err := adm.CreateTopic(ctx, partitions, 1, nil, topic); err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(ctx, time.Minute)
+	defer stop()
+	for {
+		_, err := arrived(ctx, adm, topic)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
 }
 
 // arrived counts the records that Kafka holds.
