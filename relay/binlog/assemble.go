@@ -108,10 +108,10 @@ func (a *assembler) event(ev []byte) error {
 	case a.crc:
 		n := len(ev) - 4
 		if n < eventHeaderLen {
-			return fmt.Errorf("event of %d bytes is too short for its checksum", len(ev))
+			return fmt.Errorf("event of %d bytes at %s is too short for its checksum", len(ev), a.next())
 		}
 		if crc32.ChecksumIEEE(ev[:n]) != binary.LittleEndian.Uint32(ev[n:]) {
-			return fmt.Errorf("checksum of event type %d at %s is wrong (damaged on the way, or on the server's disk: mysqlbinlog --verify-binlog-checksum)", h.Type, a.place())
+			return fmt.Errorf("checksum of event type %d at %s is wrong (damaged on the way, or on the server's disk: mysqlbinlog --verify-binlog-checksum)", h.Type, a.next())
 		}
 		ev = ev[:n]
 	}
@@ -181,6 +181,8 @@ func (a *assembler) logged(h eventHeader, ev []byte) error {
 			"the rows have to be copied anew; then begin behind it with MYSQL_START")
 	case evExecuteLoad:
 		return a.loadData(h, body)
+	case evStartV3, evPreWriteRows, evPreUpdateRows, evPreDeleteRows:
+		return relay.Permanent(fmt.Errorf("event of type %d in %s: a format of before MySQL 5.1", h.Type, a.live.p.File), "only servers from MySQL 8.0 and MariaDB 10.5 on are read")
 	case evStop, evIntvar, evRand, evUserVar, evIgnorable, evRowsQuery, evTransactionCtx, evViewChange, evMariaAnnotate, evMariaCheckpoint,
 		evMariaGTIDList, evMariaEncryption, evBeginLoad, evAppendBlock, evDeleteFile:
 		return nil // they say nothing about rows that other events do not say
@@ -190,6 +192,14 @@ func (a *assembler) logged(h eventHeader, ev []byte) error {
 	}
 	return relay.Permanent(fmt.Errorf("event of unknown type %d at %s", h.Type, a.place()), "a newer version of the relay may know it; nothing behind it was read")
 }
+
+// Events of servers that are not read.
+const (
+	evStartV3       = 1 // before MySQL 5.0
+	evPreWriteRows  = 20
+	evPreUpdateRows = 21
+	evPreDeleteRows = 22
+)
 
 // Statement helpers that only logging in statement format writes.
 const (
@@ -203,18 +213,24 @@ func (a *assembler) place() string {
 	return fmt.Sprintf("%s:%d", a.live.p.File, a.begin)
 }
 
+// next is the place of an event that advance has not seen yet.
+func (a *assembler) next() string {
+	return fmt.Sprintf("%s:%d", a.live.p.File, a.end)
+}
+
 // format reads a FORMAT_DESCRIPTION_EVENT: each file begins with one, and each connection.
 func (a *assembler) format(h eventHeader, ev []byte) error {
 	// version u16, server version 50 bytes, time u32, header length u8, lengths by type, checksum algorithm u8, checksum u32
 	const fixed = eventHeaderLen + 2 + 50 + 4 + 1
 	if len(ev) < fixed+5 {
-		return fmt.Errorf("format description event of %d bytes", len(ev))
+		return fmt.Errorf("format description event of %s has %d bytes", a.live.p.File, len(ev))
 	}
 	if v := binary.LittleEndian.Uint16(ev[eventHeaderLen:]); v != 4 {
-		return relay.Permanent(fmt.Errorf("binlog format version %d, not 4", v), "the server is older than MySQL 5.0")
+		return relay.Permanent(fmt.Errorf("binlog format of %s is version %d, not 4", a.live.p.File, v), "the server is older than MySQL 5.0")
 	}
 	if n := ev[fixed-1]; n != eventHeaderLen {
-		return relay.Permanent(fmt.Errorf("binlog event headers of %d bytes, not %d", n, eventHeaderLen), "")
+		return relay.Permanent(fmt.Errorf("binlog format of %s has event headers of %d bytes, not %d", a.live.p.File, n, eventHeaderLen),
+			"only servers from MySQL 8.0 and MariaDB 10.5 on are read")
 	}
 	n := len(ev) - 4
 	switch alg := ev[n-1]; alg {
@@ -226,7 +242,8 @@ func (a *assembler) format(h eventHeader, ev []byte) error {
 			return fmt.Errorf("checksum of the format description of %s is wrong", a.live.p.File)
 		}
 	default:
-		return relay.Permanent(fmt.Errorf("binlog checksum algorithm %d is unknown", alg), "SET GLOBAL binlog_checksum=CRC32 on the source")
+		return relay.Permanent(fmt.Errorf("binlog format of %s has the unknown checksum algorithm %d", a.live.p.File, alg),
+			"SET GLOBAL binlog_checksum=CRC32 on the source; a file of before MySQL 5.6 has no such field and is not read")
 	}
 	if h.EndPos != 0 {
 		a.drop() // a file begins: the server crashed in what was open
