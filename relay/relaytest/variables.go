@@ -146,7 +146,7 @@ func (s *Source) columnsTable() (columns []string, values [][]any, err error) {
 	columns = []string{
 		"TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "COLUMN_NAME", "ORDINAL_POSITION", "COLUMN_DEFAULT", "IS_NULLABLE", "DATA_TYPE",
 		"CHARACTER_MAXIMUM_LENGTH", "NUMERIC_PRECISION", "NUMERIC_SCALE", "DATETIME_PRECISION", "CHARACTER_SET_NAME", "COLLATION_NAME",
-		"COLUMN_TYPE", "COLUMN_KEY", "EXTRA",
+		"COLUMN_TYPE", "COLUMN_KEY", "EXTRA", "GENERATION_EXPRESSION",
 	}
 	for _, t := range s.sortedTables() {
 		for i := range t.cols {
@@ -177,7 +177,7 @@ func (s *Source) columnsTable() (columns []string, values [][]any, err error) {
 				dataType, full, charset, collation = "longtext", "longtext", "utf8mb4", "utf8mb4_bin"
 			}
 			values = append(values, []any{"def", t.Database, t.Name, c.name, i + 1, nil, nullable, dataType,
-				length, precision, scale, fraction, charset, collation, full, key, ""})
+				length, precision, scale, fraction, charset, collation, full, key, "", ""})
 		}
 	}
 	return columns, values, nil
