@@ -2,6 +2,8 @@
 SHELL   := bash
 GO      ?= go
 T       ?= 30s
+SEEDS   ?= 1200
+FIRST   ?= 1
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X binrelay/cmd.version=$(VERSION) -X binrelay/cmd.commit=$(COMMIT)
@@ -10,7 +12,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
 FUZZ        := $(GO) test -run '^$$' -fuzztime $(T)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test race short compat fuzz lint bench soak image clean
+.PHONY: help build demo test race short compat values fuzz lint bench soak image clean
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +37,9 @@ race: ## run the tests that need no server with the race detector
 
 compat: ## compare each FORMAT, key by key, with what Debezium, Maxwell and Canal wrote for the same binlog
 	$(GO) test -count=1 -v -run '^TestCompat' ./relay/binlog
+
+values: ## compare 200,000 random values each with what real MySQL and MariaDB SELECT (SEEDS=n, FIRST=seed); 4 minutes
+	$(GO) test -count=1 -timeout 60m -v -run '^TestDifferential$$' ./relay/binlog -seeds $(SEEDS) -seed $(FIRST)
 
 fuzz: ## run every fuzz test for T (default 30s) each
 	@$(GO) list ./... | while read -r p; do \

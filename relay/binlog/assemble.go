@@ -182,7 +182,7 @@ func (a *assembler) logged(h eventHeader, ev []byte) error {
 	case evExecuteLoad:
 		return a.loadData(h, body)
 	case evStartV3, evPreWriteRows, evPreUpdateRows, evPreDeleteRows:
-		return relay.Permanent(fmt.Errorf("event of type %d in %s: a format of before MySQL 5.1", h.Type, a.live.p.File), "only servers from MySQL 8.0 and MariaDB 10.5 on are read")
+		return relay.Permanent(fmt.Errorf("event of type %d in %s: a format of before MySQL 5.1 was released", h.Type, a.live.p.File), "only servers from MySQL 8.0 and MariaDB 10.5 on are read")
 	case evStop, evIntvar, evRand, evUserVar, evIgnorable, evRowsQuery, evTransactionCtx, evViewChange, evMariaAnnotate, evMariaCheckpoint,
 		evMariaGTIDList, evMariaEncryption, evBeginLoad, evAppendBlock, evDeleteFile:
 		return nil // they say nothing about rows that other events do not say

@@ -102,6 +102,7 @@ var trxShapes = []struct {
 	{name: "incident", fails: "incident", build: func(s *script) { s.one("t", "a", "x").begin().add(evIncident, 0, []byte{1, 0, 0}) },
 		want: []string{`c t.a #0 {"id":1,"v":"x"}`}},
 	{name: "unknown event", fails: "unknown type 99", build: func(s *script) { s.begin().add(99, 0, []byte{1, 0, 0}) }},
+	{name: "row event of MySQL 5.1 before its release", fails: "before MySQL 5.1 was released", build: func(s *script) { s.begin().add(evPreWriteRows, 0, []byte{1, 0, 0}) }},
 	{name: "unknown event that may be ignored", build: func(s *script) { s.begin().add(99, flagIgnorable, []byte{1, 0, 0}).xid().one("t", "a", "x") },
 		want: []string{`c t.a #0 {"id":1,"v":"x"}`}},
 	{name: "rows without a table map", fails: "no table map", build: func(s *script) { s.begin().insert(9, "x").xid() }},

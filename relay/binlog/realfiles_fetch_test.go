@@ -17,7 +17,7 @@ import (
 	"binrelay/bench/services"
 )
 
-var mysqlFiles = flag.Bool("mysqlfiles", false, "TestRealBinlogFiles: fetch MySQL's test suite as well, 338 MB (once it is cached, it is always read)")
+var mysqlFiles = flag.Bool("mysqlfiles", false, "TestRealBinlogFiles: read the files of MySQL's test suite too, a package of 338 MB")
 
 // realFile is a binlog file of a server's test suite. They are GPL: fetched for the test, never committed.
 type realFile struct {
@@ -28,7 +28,7 @@ type realFile struct {
 
 const mostRealFile = 64 << 20
 
-// realFiles are the files with the binlog magic in Debian's mariadb-test-data, and in mysql-testsuite where it is cached.
+// realFiles are the files with the binlog magic in Debian's mariadb-test-data, and with -mysqlfiles in mysql-testsuite.
 func realFiles(t *testing.T) (files []realFile) {
 	t.Helper()
 	if services.Off() {
@@ -57,8 +57,8 @@ func realFiles(t *testing.T) (files []realFile) {
 		}
 		files[i].printed = printedRows(printer, file)
 	}
-	if more := mysqlTestsuite(t); more != "" {
-		fs, err := binlogsOf(more)
+	if *mysqlFiles {
+		fs, err := binlogsOf(mysqlTestsuite(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,15 +131,12 @@ func runIn(dir string, env []string, args ...string) error {
 	return nil
 }
 
-// mysqlTestsuite is the path of MySQL's test suite, "" where it was not fetched.
+// mysqlTestsuite is the path of MySQL's test suite.
 func mysqlTestsuite(t *testing.T) string {
 	t.Helper()
 	root, err := cacheDir()
 	if err != nil {
 		t.Fatal(err)
-	}
-	if have, _ := filepath.Glob(filepath.Join(root, "mysql-testsuite", "*.deb")); len(have) == 0 && !*mysqlFiles {
-		return ""
 	}
 	server(t, "mysql") // its apt.conf knows where unstable is
 	conf := filepath.Join(root, "mysql", "apt.conf")

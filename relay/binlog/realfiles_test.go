@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/go-mysql-org/go-mysql/replication"
@@ -45,6 +46,9 @@ func TestRealBinlogFiles(t *testing.T) {
 					refused++
 					if !saysWhere.MatchString(got.err.Error()) {
 						t.Errorf("named %v: the error does not say where: %v", named, got.err)
+					}
+					if text := got.err.Error(); !named && strings.Contains(text, "checksum of event") && !strings.Contains(text, fmt.Sprintf(":%d ", got.at)) {
+						t.Errorf("the event stands at %d: %v", got.at, got.err)
 					}
 					t.Logf("named %v: %d rows, then refused: %v", named, got.rows, got.err)
 				case got.cut:
@@ -148,6 +152,7 @@ func asSent(data []byte) []byte {
 // countReal counts the rows of whole transactions with go-mysql's parser, and those of one that has no end.
 func countReal(data []byte) (rows, open int, err error) {
 	p := replication.NewBinlogParser()
+	xid, prepared := "", map[string]int{} // rows of XA transactions, which happen at XA COMMIT
 	var count func(e *replication.BinlogEvent) error
 	count = func(e *replication.BinlogEvent) error {
 		switch ev := e.Event.(type) {
@@ -165,13 +170,21 @@ func countReal(data []byte) (rows, open int, err error) {
 		case *replication.XIDEvent:
 			rows, open = rows+open, 0
 		case *replication.QueryEvent:
-			switch string(ev.Query) {
-			case "COMMIT":
+			switch q := string(ev.Query); {
+			case q == "COMMIT":
 				rows, open = rows+open, 0
-			case "ROLLBACK":
+			case q == "ROLLBACK":
 				open = 0
+			case strings.HasPrefix(q, "XA START "):
+				xid = q[len("XA START "):]
+			case strings.HasPrefix(q, "XA COMMIT "):
+				rows += prepared[q[len("XA COMMIT "):]]
 			}
-		case *replication.FormatDescriptionEvent:
+		case *replication.GenericEvent:
+			if e.Header.EventType == replication.XA_PREPARE_LOG_EVENT {
+				prepared[xid], open = open, 0
+			}
+		case *replication.FormatDescriptionEvent, *replication.GTIDEvent, *replication.MariadbGTIDEvent:
 			open = 0 // the server crashed in what was open
 		case *replication.TransactionPayloadEvent:
 			for _, inner := range ev.Events {
