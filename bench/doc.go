@@ -1,4 +1,4 @@
-// Bench measures Binrelay beside its floors: the same work done by the bare library, on the same machine, in
+// Command bench measures Binrelay beside its floors: the same work done by the bare library, on the same machine, in
 // the same run, in turns. It counts what arrived in Kafka. README.md says how to read it.
 //
 //	go run ./bench                      # every part, under 15 minutes

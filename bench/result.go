@@ -68,11 +68,11 @@ func (r Result) String() string {
 	if r.Met != nil {
 		met = map[bool]string{true: "met: ", false: "MISSED: "}[*r.Met] + r.Target
 	}
-	return strings.TrimRight(fmt.Sprintf("%-44s %10s %-14s %10s %6s   %10s … %-10s %2d  %s", r.Name, number(r.Value), r.Unit, floor, ratio,
+	return strings.TrimRight(fmt.Sprintf("%-60s %10s %-14s %10s %6s   %10s … %-10s %2d  %s", r.Name, number(r.Value), r.Unit, floor, ratio,
 		number(r.Min), number(r.Max), r.Runs, met), " ")
 }
 
-const heading = "name                                              value unit                floor  ratio          min … max      runs  target"
+const heading = "name                                                              value unit                floor  ratio          min … max      runs  target"
 
 // save writes the JSON file; a part that was not run this time keeps its lines of last time.
 func save(path string, results []Result) error {

@@ -1,4 +1,4 @@
-// Soak runs the built relay between a real MySQL or MariaDB and a real Kafka, kills everything again and again,
+// Command soak runs the built relay between a real MySQL or MariaDB and a real Kafka, kills everything again and again,
 // and compares what arrived with what was written.
 //
 //	go run ./bench/soak                           # both flavours, 500,000 row changes each, 30 and more kill -9: 10–15 minutes
