@@ -42,15 +42,6 @@ type Findings []Finding
 
 func (fs *Findings) add(g Grade, text, hint string) { *fs = append(*fs, Finding{g, text, hint}) }
 
-func (fs Findings) has(text string) bool {
-	for _, f := range fs {
-		if strings.Contains(f.String(), text) {
-			return true
-		}
-	}
-	return false
-}
-
 // Check looks at the live Kafka: reachable, authentication, version, and for each of the topics that are
 // known beforehand whether it exists or may be made, rights, replication and size limits. It needs no
 // Start and changes nothing. ctx bounds it.
@@ -85,10 +76,15 @@ func (s *Sink) Check(ctx context.Context, topics []string) (fs Findings) {
 	if s.idempotent {
 		pr := kmsg.NewPtrInitProducerIDRequest()
 		pr.TransactionTimeoutMillis = 60_000
-		if r, err := pr.RequestWith(ctx, cl); err != nil {
-			fs.add(Stop, s.explain("", err), "InitProducerID failed")
-		} else if err := kerr.ErrorForCode(r.ErrorCode); err != nil {
-			fs.add(Stop, s.explain("", err), "or set DELIVERY=at-least-once with KAFKA_IN_FLIGHT=1")
+		r, err := pr.RequestWith(ctx, cl)
+		if err == nil {
+			err = kerr.ErrorForCode(r.ErrorCode)
+		}
+		switch {
+		case kerr.IsRetriable(err):
+			fs.add(Stop, "no producer id: "+s.explain("", err), "run this check again when Kafka has started; relay run waits for it")
+		case err != nil:
+			fs.add(Stop, "no producer id: "+s.explain("", err), "mend it, or do without one: DELIVERY=at-least-once with KAFKA_IN_FLIGHT=1")
 		}
 	}
 	for i := range resp.Topics {

@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -63,3 +64,8 @@ func (l *lockedBuffer) String() string {
 }
 
 func (l *lockedBuffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+// has reports whether one of the findings says text.
+func (fs Findings) has(text string) bool {
+	return slices.ContainsFunc(fs, func(f Finding) bool { return strings.Contains(f.String(), text) })
+}
