@@ -266,38 +266,6 @@ func TestReleasingTwicePanics(t *testing.T) {
 	j.Out.Release()
 }
 
-func TestStockPathAllocatesNothing(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector makes sync.Pool forget")
-	}
-	p := newPool(t, Options{Workers: 1, Tombstones: func(context.Context, string) (bool, error) { return true, nil }})
-	j := job(strings.Repeat("c 7\nu 7\nd 7\nn 7\n", 250))
-	for range 10 {
-		run(p, j).Out.Release()
-	}
-	if n := testing.AllocsPerRun(50, func() { run(p, j).Out.Release() }); n > 5 { // a task a job
-		t.Errorf("%v allocations for 1000 changes", n)
-	}
-}
-
-func TestGuardsAllocateNothing(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector makes sync.Pool forget")
-	}
-	set := functions.Set{
-		Filter:    func(context.Context, *functions.Change) (bool, error) { return true, nil },
-		Partition: func(context.Context, *functions.Change, *functions.Record, int) (int, error) { return 0, nil },
-	}
-	p := newPool(t, Options{Workers: 1, Set: set})
-	j := job(strings.Repeat("c 7\nu 7\nd 7\nn 7\n", 250))
-	for range 10 {
-		run(p, j).Out.Release()
-	}
-	if n := testing.AllocsPerRun(50, func() { run(p, j).Out.Release() }); n > 5 {
-		t.Errorf("%v allocations for 1000 changes", n)
-	}
-}
-
 func TestDeadLetterRecord(t *testing.T) {
 	p := newPool(t, Options{DeadLetterTopic: "dead"})
 	r := relay.Record{Topic: "shop.item", Key: []byte("k\xff"), Value: []byte(strings.Repeat("x", 3<<20)), Partition: -1, Hash: []byte("k\xff"),
