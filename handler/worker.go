@@ -241,30 +241,21 @@ func (w *worker) row(c *functions.Change) error {
 
 // builtin makes the record of FORMAT.
 func (w *worker) builtin(c *functions.Change, info *tableInfo) error {
-	a, format := w.t.arena, w.p.opt.Format
-	b, has, err := format.AppendKey(a.open(), c)
+	r, err := w.formatted(c)
 	if err != nil {
-		return w.fault(fnDecode, err)
+		return err
 	}
-	var key []byte
-	if has {
-		key = a.seal(b)
-	}
-	if b, err = format.AppendValue(a.open(), c); err != nil {
-		return w.fault(fnDecode, err)
-	}
-	r := w.newRecord(c)
-	r.Topic, r.Key, r.Value = info.topic, key, a.seal(b)
+	r.Topic = info.topic
 	if w.p.headers != nil {
 		if r.Headers, err = w.p.headers.AppendHeaders(nil, c); err != nil {
 			return w.fault(fnDecode, err)
 		}
 	}
-	headers := r.Headers
+	keyed, headers := r.Key != nil, r.Headers
 	if err := w.partition(c, info, r, nil); err != nil {
 		return err
 	}
-	if c.Op != functions.Delete || key == nil {
+	if c.Op != functions.Delete || !keyed {
 		return nil
 	}
 	wanted, err := w.tombstones(info.topic)
@@ -272,6 +263,25 @@ func (w *worker) builtin(c *functions.Change, info *tableInfo) error {
 		w.tombstone(headers)
 	}
 	return err
+}
+
+// formatted begins a record with the key and value of FORMAT.
+func (w *worker) formatted(c *functions.Change) (*relay.Record, error) {
+	a, format := w.t.arena, w.p.opt.Format
+	b, has, err := format.AppendKey(a.open(), c)
+	if err != nil {
+		return nil, w.fault(fnDecode, err)
+	}
+	var key []byte
+	if has {
+		key = a.seal(b)
+	}
+	if b, err = format.AppendValue(a.open(), c); err != nil {
+		return nil, w.fault(fnDecode, err)
+	}
+	r := w.newRecord(c)
+	r.Key, r.Value = key, a.seal(b)
+	return r, nil
 }
 
 // custom makes the records that the user's Serialize returns.
@@ -443,20 +453,11 @@ func (w *worker) ddl(c *functions.Change) error {
 	if w.p.opt.DDLTopic == "" {
 		return nil
 	}
-	a, format := w.t.arena, w.p.opt.Format
-	b, has, err := format.AppendKey(a.open(), c)
+	r, err := w.formatted(c)
 	if err != nil {
-		return w.fault(fnDecode, err)
+		return err
 	}
-	var key []byte
-	if has {
-		key = a.seal(b)
-	}
-	if b, err = format.AppendValue(a.open(), c); err != nil {
-		return w.fault(fnDecode, err)
-	}
-	r := w.newRecord(c)
-	r.Topic, r.Key, r.Value, r.Partition = w.p.opt.DDLTopic, key, a.seal(b), 0
+	r.Topic, r.Partition = w.p.opt.DDLTopic, 0
 	return nil
 }
 
