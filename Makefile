@@ -28,6 +28,7 @@ test: build ## run every test with the race detector, on real MariaDB, MySQL and
 	@set -o pipefail; CI=true $(GO) test -race -count=1 -timeout 25m -v ./... 2>&1 | tee bin/test.log | \
 	  grep --line-buffered -Ev '^ *(=== (RUN|PAUSE|CONT|NAME)|--- PASS|PASS$$)'; code=$${PIPESTATUS[0]}; \
 	  if grep -qE -- '--- SKIP' bin/test.log; then echo "SKIPPED:"; grep -E -A1 -- '--- SKIP' bin/test.log; fi; exit $$code
+	@set -o pipefail; $(GO) test -count=1 -v -run AllocatesNothing ./handler 2>&1 | tee -a bin/test.log # not of the race build
 
 short: ## run the tests that need no server, without the race detector
 	$(GO) test -short ./...
