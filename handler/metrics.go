@@ -38,7 +38,7 @@ func NewMetrics() *Metrics {
 		append: prometheus.NewHistogram(histogram("relay_log_append_duration_seconds",
 			"Time of a group commit of the log, its sync included.", 50e-6, 19)),
 		produce: prometheus.NewHistogram(histogram("relay_sink_produce_duration_seconds",
-			"Time from handing a record over to its acknowledgement.", 500e-6, 19)),
+			"Time from handing a batch over to the acknowledgement of its last record.", 500e-6, 19)),
 	}
 	calls := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "relay_function_calls_total",
 		Help: "Calls of the user's functions."}, []string{"function"})
@@ -65,7 +65,7 @@ func histogram(name, help string, start float64, n int) prometheus.HistogramOpts
 // ObserveAppend notes how long a group commit of the log took.
 func (m *Metrics) ObserveAppend(d time.Duration) { m.append.Observe(d.Seconds()) }
 
-// ObserveProduce notes how long a record was in flight. One in a few is enough.
+// ObserveProduce notes how long a batch was in flight.
 func (m *Metrics) ObserveProduce(d time.Duration) { m.produce.Observe(d.Seconds()) }
 
 // done counts a finished task: once for many changes.

@@ -52,6 +52,10 @@ type Config struct {
 	// deliver in its place, or false to halt. nil: halt. It may be called again for the same record.
 	DeadLetter func(refused *relay.Record, reason error) (*relay.Record, bool)
 
+	// OnAcked, which may be nil, is told how long a batch was on its way: from durable in the journal to the
+	// acknowledgement of its last record. It must be fast.
+	OnAcked func(time.Duration)
+
 	Logger  *slog.Logger // nil: slog.Default()
 	KgoOpts []kgo.Opt    // more options of the client; tests use it
 }

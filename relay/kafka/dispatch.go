@@ -356,6 +356,9 @@ func (s *Sink) settleTo(p *partition, n uint64, delivered bool) {
 			r.bytes -= part
 			r.of.left -= m
 			moved = moved || r.of.left == 0
+			if r.of.left == 0 && m > 0 && delivered && s.cfg.OnAcked != nil {
+				s.cfg.OnAcked(time.Since(r.of.since))
+			}
 			took += m
 			bytes += part
 			k -= m

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -148,6 +149,8 @@ func once(t testing.TB, brokers []string, topic string, from, to uint64) {
 func TestSendsOnceInOrder(t *testing.T) {
 	c := cluster(t, kfake.NumBrokers(3))
 	cfg := testConfig(t, c.ListenAddrs())
+	var told atomic.Int64
+	cfg.OnAcked = func(time.Duration) { told.Add(1) }
 	s, next := start(t, cfg)
 	if next != 0 {
 		t.Errorf("Start of an empty journal = %d, want 0", next)
@@ -169,6 +172,9 @@ func TestSendsOnceInOrder(t *testing.T) {
 	}
 	if len(released) != 100 {
 		t.Errorf("%d batches released, want 100", len(released))
+	}
+	if n := told.Load(); n != 100 {
+		t.Errorf("OnAcked was told of %d batches, want 100", n)
 	}
 	if n, err := s.Partitions(ctx, "a"); n != 3 || err != nil {
 		t.Errorf("Partitions = %d, %v, want 3", n, err)
