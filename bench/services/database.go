@@ -3,7 +3,6 @@ package services
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -79,13 +78,6 @@ func (d *DB) Kill(ctx context.Context) error {
 func (d *DB) Wipe() error {
 	_, err := run(context.Background(), srcdbScript, nil, "wipe", d.Name)
 	return err
-}
-
-// PID of the server process, 0 when it does not run.
-func (d *DB) PID() int {
-	b, _ := os.ReadFile(filepath.Join(d.Dir, "pid"))
-	pid, _ := strconv.Atoi(strings.TrimSpace(string(b)))
-	return pid
 }
 
 // URL is what MYSQL_URL takes, for the account that the relay should have.

@@ -2,8 +2,6 @@ package services
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"strconv"
 	"strings"
 )
@@ -74,16 +72,6 @@ func (k *Kafka) Stop(ctx context.Context, broker ...int) error { return k.do(ctx
 // Kill ends them with SIGKILL.
 func (k *Kafka) Kill(ctx context.Context, broker ...int) error { return k.do(ctx, "kill", broker) }
 
-// Pause and Continue send SIGSTOP and SIGCONT to one broker: one that hangs.
-func (k *Kafka) Pause(ctx context.Context, broker int) error {
-	return k.do(ctx, "pause", []int{broker})
-}
-
-// Continue ends Pause.
-func (k *Kafka) Continue(ctx context.Context, broker int) error {
-	return k.do(ctx, "cont", []int{broker})
-}
-
 // Wipe kills the cluster and deletes its data.
 func (k *Kafka) Wipe() error {
 	_, err := run(context.Background(), kafkaScript, k.env, "wipe", k.Name)
@@ -93,19 +81,6 @@ func (k *Kafka) Wipe() error {
 // Tool runs one of Kafka's own command line tools ("topics", "acls", "configs", …) against the cluster.
 func (k *Kafka) Tool(ctx context.Context, tool string, args ...string) (string, error) {
 	return run(ctx, kafkaScript, k.env, append([]string{"tool", k.Name, tool}, args...)...)
-}
-
-// PIDs of the broker processes; 0 for one that does not run.
-func (k *Kafka) PIDs() []int {
-	var pids []int
-	for i := 1; ; i++ {
-		if _, err := os.Stat(fmt.Sprintf("%s/b%d", k.Dir, i)); err != nil {
-			return pids
-		}
-		b, _ := os.ReadFile(fmt.Sprintf("%s/b%d/pid", k.Dir, i))
-		pid, _ := strconv.Atoi(strings.TrimSpace(string(b)))
-		pids = append(pids, pid)
-	}
 }
 
 func (k *Kafka) do(ctx context.Context, what string, broker []int) error {

@@ -45,7 +45,6 @@ type Process struct {
 	mu   sync.Mutex
 	peak Memory
 	code int
-	cpu  time.Duration
 }
 
 // Memory of a process in KiB, from /proc/PID/status.
@@ -97,7 +96,7 @@ func Start(path string, env map[string]string, args ...string) (*Process, error)
 		st := p.cmd.ProcessState
 		p.mu.Lock()
 		// Not SysUsage's Maxrss: it begins with what the parent had at the fork.
-		p.code, p.cpu = st.ExitCode(), st.UserTime()+st.SystemTime()
+		p.code = st.ExitCode()
 		p.mu.Unlock()
 		close(p.done)
 	}()
@@ -178,9 +177,6 @@ func (p *Process) Exited() bool {
 
 // ExitCode of an ended process; -1 when a signal ended it.
 func (p *Process) ExitCode() int { p.mu.Lock(); defer p.mu.Unlock(); return p.code }
-
-// CPU is the processor time that an ended process has used.
-func (p *Process) CPU() time.Duration { p.mu.Lock(); defer p.mu.Unlock(); return p.cpu }
 
 // Log is all that it printed.
 func (p *Process) Log() string { return p.log.String() }
