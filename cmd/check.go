@@ -45,7 +45,7 @@ func (p *program) check(ctx context.Context) error {
 		r.line(string(f.Level), "mysql "+f.What, f.Detail, f.Fix)
 	}
 
-	sink, err := newSink(c, quiet, nil)
+	sink, err := newSink(c, quiet, nil, nil)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -59,6 +60,20 @@ func TestDemoStopsAtASignal(t *testing.T) {
 		resp.Body.Close()
 		if err != nil {
 			t.Fatal(err)
+		}
+	}
+	resp, err := http.Get(address + "metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"relay_log_append_duration_seconds", "relay_sink_produce_duration_seconds"} {
+		if !regexp.MustCompile(name + `_count [1-9]`).Match(metrics) {
+			t.Errorf("%s observed nothing", name)
 		}
 	}
 	http.DefaultClient.CloseIdleConnections()

@@ -81,7 +81,7 @@ func open(c *Config, set functions.Set, logger *slog.Logger) (_ *app, err error)
 	if err != nil {
 		return nil, err
 	}
-	if a.sink, err = newSink(c, logger, func(r *relay.Record, why error) (*relay.Record, bool) {
+	if a.sink, err = newSink(c, logger, metrics.ObserveProduce, func(r *relay.Record, why error) (*relay.Record, bool) {
 		d := a.pool.DeadLetterRecord(*r, why)
 		return d, d != nil
 	}); err != nil {
@@ -276,7 +276,7 @@ func kept(l *wal.Log, name string, fresh func() []byte) ([]byte, error) {
 	return b, l.SetMeta(name, b)
 }
 
-func newSink(c *Config, logger *slog.Logger, deadLetter func(*relay.Record, error) (*relay.Record, bool)) (*kafka.Sink, error) {
+func newSink(c *Config, logger *slog.Logger, acked func(time.Duration), deadLetter func(*relay.Record, error) (*relay.Record, bool)) (*kafka.Sink, error) {
 	tls, err := c.kafkaTLS()
 	if err != nil {
 		return nil, err
@@ -287,7 +287,7 @@ func newSink(c *Config, logger *slog.Logger, deadLetter func(*relay.Record, erro
 		Compression: c.KafkaCompression, Linger: time.Duration(c.KafkaLinger), BatchMaxBytes: int(c.KafkaBatchMaxBytes),
 		InFlight: c.KafkaInFlight, Delivery: c.Delivery,
 		TopicCreate: c.TopicCreate, TopicPartitions: c.TopicPartitions, TopicReplication: c.TopicReplication,
-		StateDir: filepath.Join(c.WALDir, "session"), DeadLetter: deadLetter, Logger: logger,
+		StateDir: filepath.Join(c.WALDir, "session"), DeadLetter: deadLetter, OnAcked: acked, Logger: logger,
 	})
 }
 
