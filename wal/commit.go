@@ -231,6 +231,11 @@ func (l *Log) poison(err error) { l.fail(&FailedError{Dir: l.dir, Err: err}) }
 
 // fail stops the log for appends; what is durable stays readable. The first failure counts.
 func (l *Log) fail(err error) {
+	if err != ErrClosed {
+		if gone := stillLocked(l.dir, l.lock); gone != nil { // the reason of whatever failed
+			err = gone
+		}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err == nil || l.err == ErrClosed && err != ErrClosed {

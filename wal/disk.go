@@ -119,6 +119,20 @@ func lockDir(dir string, exclusive bool) (*os.File, error) {
 	return f, nil
 }
 
+// stillLocked reports ErrRemoved when lock is no longer the lock file of dir: the directory was deleted, moved
+// or mounted over. Open files and mappings go on working then, so that no write would ever fail, and all that
+// is written ends with the process.
+func stillLocked(dir string, lock *os.File) error {
+	is, err := os.Stat(filepath.Join(dir, lockFile))
+	was, lockErr := lock.Stat()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil || lockErr != nil || os.SameFile(is, was):
+		return nil // a disk that does not answer fails the next write
+	}
+	return fmt.Errorf("wal: %s: %w while it was in use, no more entries are taken", dir, ErrRemoved)
+}
+
 // dirError says in one sentence why the directory cannot be used.
 func dirError(dir string, err error) error {
 	why := ""

@@ -16,6 +16,10 @@ var (
 	ErrLocked = errors.New("wal: the log is in use")
 )
 
+// ErrRemoved is a log directory that is not there any more, or is another one. What the log held is lost with
+// it unless the directory is put back.
+var ErrRemoved = errors.New("the log directory was deleted or replaced")
+
 // CorruptError is damage of the log: bytes on disk are not what was written. Reading stops there.
 type CorruptError struct {
 	Dir     string // of the log

@@ -40,6 +40,9 @@ func (l *Log) keep() {
 			return
 		case <-l.kick:
 		case <-tick.C:
+			if err := stillLocked(l.dir, l.lock); err != nil {
+				l.fail(err)
+			}
 			l.makeReserve()
 		}
 	}
