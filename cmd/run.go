@@ -87,6 +87,7 @@ func open(c *Config, set functions.Set, logger *slog.Logger) (_ *app, err error)
 	}); err != nil {
 		return nil, err
 	}
+	warnLostJournal(c, a.log, logger)
 	decoders := binlog.NewDecoders(func(table, column string) {
 		logger.Warn("text that is not in its column's character set is published with replacement characters", "table", table, "column", column)
 	})
@@ -115,6 +116,20 @@ func open(c *Config, set functions.Set, logger *slog.Logger) (_ *app, err error)
 		Token: c.AdminToken.Reveal(), Version: version, Commit: commit, Logger: logger})
 	return a, nil
 }
+
+// warnLostJournal says that what was handed to Kafka is not known any more: the log has entries, but the
+// directory that the sink makes before it sends anything is empty or gone. Delivery begins again with the
+// oldest entry kept.
+func warnLostJournal(c *Config, l *wal.Log, logger *slog.Logger) {
+	last := l.Stats().Last
+	if last == 0 || kafka.HasJournal(stateDir(c)) {
+		return
+	}
+	logger.Error("kafka: the log has entries, but no hand-over journal: it was removed. Records that Kafka has already may be repeated",
+		"journal", stateDir(c), "from_entry", l.Stats().First, "to_entry", last)
+}
+
+func stateDir(c *Config) string { return filepath.Join(c.WALDir, "session") }
 
 // locate reads the log entry of a fault that names no more, and fills in the change's table and place. What it
 // cannot find stays empty.
@@ -287,7 +302,7 @@ func newSink(c *Config, logger *slog.Logger, acked func(time.Duration), deadLett
 		Compression: c.KafkaCompression, Linger: time.Duration(c.KafkaLinger), BatchMaxBytes: int(c.KafkaBatchMaxBytes),
 		InFlight: c.KafkaInFlight, Delivery: c.Delivery,
 		TopicCreate: c.TopicCreate, TopicPartitions: c.TopicPartitions, TopicReplication: c.TopicReplication,
-		StateDir: filepath.Join(c.WALDir, "session"), DeadLetter: deadLetter, OnAcked: acked, Logger: logger,
+		StateDir: stateDir(c), DeadLetter: deadLetter, OnAcked: acked, Logger: logger,
 	})
 }
 

@@ -47,6 +47,15 @@ func (j *journal) path(num uint64) string {
 	return filepath.Join(j.dir, fmt.Sprintf("hand-over-%d.log", num))
 }
 
+// HasJournal reports whether dir, a Config.StateDir, holds a hand-over journal. A sink makes it as soon as it
+// starts, before it sends anything.
+func HasJournal(dir string) bool {
+	files, _ := os.ReadDir(dir)
+	return slices.ContainsFunc(files, func(f os.DirEntry) bool {
+		return strings.HasPrefix(f.Name(), "hand-over-") && strings.HasSuffix(f.Name(), ".log")
+	})
+}
+
 // openJournal reads the journal in dir. It writes nothing; begin must be called before append.
 func openJournal(dir string) (*journal, *state, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
