@@ -111,7 +111,8 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 	closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wait)
 	defer cancel()
-	if e := r.Sink.Close(closeCtx); e != nil && err == nil && !errors.Is(e, context.DeadlineExceeded) {
+	var halt *Fault // delivery had halted and said so: no fault of a stop that was asked for
+	if e := r.Sink.Close(closeCtx); e != nil && err == nil && !errors.Is(e, context.DeadlineExceeded) && !errors.As(e, &halt) {
 		err = fmt.Errorf("closing the Kafka session: %w", e)
 	}
 	r.trim() // what was acknowledged last

@@ -3,6 +3,7 @@ package kafka
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"binrelay/relay"
@@ -33,6 +34,7 @@ func (s *Sink) refuse(p *partition) {
 			Hint: hintFor(reason)}
 		if rec.Dead {
 			f.Err = "dead letter: " + f.Err
+			f.Hint = strings.Replace(f.Hint, ", or set DEAD_LETTER_TOPIC", "", 1) // it is set, and this is it
 		}
 		s.mu.Lock()
 		s.failLocked(f)
@@ -85,7 +87,7 @@ func hintFor(err error) string {
 	case errors.Is(err, kerr.InvalidTimestamp):
 		return "the commit time is outside the topic's message.timestamp limits: correct the server's clock or the limits, or set DEAD_LETTER_TOPIC"
 	case errors.Is(err, kerr.InvalidRecord):
-		return "a topic with cleanup.policy=compact takes no record without a key; correct the topic or set DEAD_LETTER_TOPIC"
+		return "a topic with cleanup.policy=compact takes no record without a key; correct the topic, or set DEAD_LETTER_TOPIC"
 	}
 	return "correct the topic's settings, or set DEAD_LETTER_TOPIC; then resume"
 }

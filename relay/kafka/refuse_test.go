@@ -218,6 +218,9 @@ func TestDeadLetterRefusedHalts(t *testing.T) {
 	if err := s.Flush(ctxFor(t)); !errors.As(err, &f) || !strings.Contains(f.Err, "dead letter") {
 		t.Fatalf("Flush = %v, want a fault of the dead letter", err)
 	}
+	if strings.Contains(f.Hint, "DEAD_LETTER_TOPIC") {
+		t.Errorf("hint %q names what is set already", f.Hint)
+	}
 	if calls != 1 || s.Acked() > 1 {
 		t.Errorf("%d calls of DeadLetter, Acked = %d, want 1 and at most 1", calls, s.Acked())
 	}
