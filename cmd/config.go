@@ -3,6 +3,7 @@ package cmd
 import (
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -73,7 +74,7 @@ type Size int64
 
 func (s *Size) UnmarshalText(b []byte) error {
 	n, err := units.RAMInBytes(string(b))
-	if err != nil {
+	if err != nil || n < 0 || n == math.MaxInt64 { // more than an int64 holds wraps to either
 		return errors.New("want a size like 256MiB, 8GiB or a number of bytes")
 	}
 	*s = Size(n)

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 const hidden = "***"
@@ -88,7 +89,7 @@ func withPort(addr, port string) (string, error) {
 		}
 		host, p = strings.Trim(addr, "[]"), port
 	}
-	if host == "" || strings.ContainsAny(host, " \t\"'") {
+	if host == "" || strings.ContainsFunc(host, func(r rune) bool { return r == '"' || r == '\'' || unicode.IsSpace(r) || !unicode.IsPrint(r) }) {
 		return "", errors.New("no host")
 	}
 	if n, err := strconv.Atoi(p); err != nil || n < 1 || n > 65535 {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 // maxTopic is Kafka's limit on the length of a topic name.
@@ -40,7 +41,7 @@ func ParseTopic(template string) (Topic, error) {
 		if i > 0 {
 			text := rest[:i]
 			if j := illegal(text); j >= 0 {
-				return Topic{}, fmt.Errorf("TOPIC: %q has %q, but a topic name holds only letters, digits, '.', '_' and '-'", template, text[j])
+				return Topic{}, fmt.Errorf("TOPIC: %q has %q, but a topic name holds only letters, digits, '.', '_' and '-'", template, runeAt(text, j))
 			}
 			t.parts = append(t.parts, topicPart{text: text})
 			rest = rest[i:]
@@ -107,6 +108,12 @@ func (t Topic) Append(dst []byte, db, table string) []byte {
 // IsZero reports whether t was not made by ParseTopic.
 func (t Topic) IsZero() bool { return len(t.parts) == 0 }
 
+// runeAt is the character that begins at byte i of s, as its writer sees it.
+func runeAt(s string, i int) rune {
+	r, _ := utf8.DecodeRuneInString(s[i:])
+	return r
+}
+
 // CheckTopic reports why name is no legal topic name, nil when it is one.
 func CheckTopic(name string) error {
 	switch {
@@ -118,7 +125,7 @@ func CheckTopic(name string) error {
 		return fmt.Errorf("the topic name %.40q… has %d bytes, Kafka allows %d", name, len(name), maxTopic)
 	}
 	if i := illegal(name); i >= 0 {
-		return fmt.Errorf("the topic name %q has %q, but a topic name holds only letters, digits, '.', '_' and '-'", name, name[i])
+		return fmt.Errorf("the topic name %q has %q, but a topic name holds only letters, digits, '.', '_' and '-'", name, runeAt(name, i))
 	}
 	return nil
 }

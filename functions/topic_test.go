@@ -54,6 +54,15 @@ func TestWrongTemplates(t *testing.T) {
 	}
 }
 
+func TestIllegalCharacterIsShownWhole(t *testing.T) {
+	_, err := functions.ParseTopic("café.{table}")
+	for _, err := range []error{err, functions.CheckTopic("café")} {
+		if err == nil || !strings.Contains(err.Error(), "has 'é'") {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
 func FuzzTopicIsLegalAndInjective(f *testing.F) {
 	f.Add("a.b", "c", "a", "b.c")
 	f.Add("a_x2e", "", "a.", "")
