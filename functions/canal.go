@@ -191,21 +191,25 @@ func canalValue(dst []byte, im Image, c *Column, i int) ([]byte, error) {
 	return im.AppendJSON(dst, i) // a string already
 }
 
+// sqlInteger is the java.sql.Types number of a signed integer column.
+func sqlInteger(c *Column) int {
+	switch c.Type {
+	case typeTiny:
+		return -6
+	case typeShort:
+		return 5
+	case typeLongLong:
+		return -5
+	}
+	return 4
+}
+
 // canalType is a valueFunc: the java.sql.Types number of a value. NULL has that of its type.
 func canalType(dst []byte, im Image, c *Column, i int) ([]byte, error) {
 	n := 12
 	switch c.Kind {
 	case KindInteger:
-		switch c.Type {
-		case typeTiny:
-			n = -6
-		case typeShort:
-			n = 5
-		case typeLongLong:
-			n = -5
-		default:
-			n = 4
-		}
+		n = sqlInteger(c)
 		if !c.Unsigned || im.IsNull(i) {
 			break
 		}

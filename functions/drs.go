@@ -122,16 +122,7 @@ func drsType(dst []byte, im Image, c *Column, i int) ([]byte, error) {
 	n := 12
 	switch c.Kind {
 	case KindInteger:
-		switch c.Type {
-		case typeTiny:
-			n = -6
-		case typeShort:
-			n = 5
-		case typeLongLong:
-			n = -5
-		default:
-			n = 4
-		}
+		n = sqlInteger(c)
 	case KindBit:
 		n = -7
 	case KindDecimal:
